@@ -1,0 +1,16 @@
+"""Table formats behind one small protocol: stage, rebase, open a pin, backfill."""
+
+from quire.formats.protocol import (
+    Foreign,
+    Head,
+    IndexSpec,
+    Overlap,
+    Promotion,
+    Search,
+    Staged,
+    TableFormat,
+    View,
+    Work,
+)
+
+__all__ = ["Foreign", "Head", "IndexSpec", "Overlap", "Promotion", "Search", "Staged", "TableFormat", "View", "Work"]

@@ -1,0 +1,149 @@
+"""What a plain Lance client did behind Quire's back, and how it becomes an ordinary commit."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import numpy as np
+
+from quire.formats.lance import match
+from quire.formats.lance.net import Added, Net
+from quire.formats.lance.promote import head_of
+from quire.formats.lance.rebase import files
+from quire.formats.lance.session import LanceSession
+from quire.formats.lance.statements import Keyed, Staging, done
+from quire.formats.lance.work import LanceWork
+from quire.formats.protocol import Foreign, Overlap, Staged
+from quire.ledger import Change, Pin
+
+if TYPE_CHECKING:
+    from lance import LanceDataset
+    from lance.fragment import FragmentMetadata
+
+OPS = {
+    "Append": "append",
+    "Update": "update",
+    "Delete": "delete",
+    "CreateIndex": "index",
+    "Rewrite": "compact",
+    "Merge": "schema",
+    "Project": "schema",
+    "UpdateConfig": "schema",
+    "DataReplacement": "overwrite",
+    "DataOverlay": "overwrite",
+    "Overwrite": "overwrite",
+    "Restore": "overwrite",
+}
+ROWS_ONLY = frozenset({"append", "update", "delete"})
+
+
+def trace(session: LanceSession, pin: Pin, head: int, lake: str) -> Foreign:
+    """The foreign versions up to `head`, back to the newest version that is Quire's own or was adopted."""
+    ops: list[str] = []
+    details: list[str] = []
+    version = head
+    while version > 0:
+        handle = session.open_version(pin.location, version)
+        if version <= pin.head or str(version) == pin.version or head_of(handle, lake).counter is not None:
+            break
+        name = type(handle.read_transaction(version).operation).__name__
+        ops.append(OPS.get(name, "overwrite"))
+        details.append(f"version {version}: {name}")
+        version -= 1
+    return Foreign(version, head, tuple(reversed(ops)), tuple(reversed(details)))
+
+
+class Graft(LanceWork):
+    """The change from linear version `base` to `head`, as work of a transaction that began at `base`.
+
+    With no rival it pins the foreign version itself. Otherwise its rows are moved onto the rival's state by the same
+    rules, and with the same data files, as any other transaction's.
+    """
+
+    def __init__(
+        self,
+        session: LanceSession,
+        pin: Pin,
+        base: LanceDataset,
+        head: LanceDataset,
+        *,
+        key: Sequence[str],
+        ops: Sequence[str],
+        properties: dict[str, str],
+        table: str,
+    ) -> None:
+        super().__init__(session, pin, base, properties=properties, table=table)
+        self.head = head
+        self.exclusive = not set(ops) <= ROWS_ONLY
+        self._moved = False
+        if not self.exclusive:
+            self.net = difference(base, head)
+            if key and self.net.added:
+                keys = _keys(head, self.net, key)
+                self.statements.append(Keyed("insert", Staging(keys.num_rows, done([])), tuple(key), keys))
+
+    @property
+    def changed(self) -> bool:
+        return True
+
+    def rebase(self, onto: Pin, theirs: Sequence[Change]) -> Overlap | None:
+        overlap = super().rebase(onto, theirs)
+        self._moved = self._moved or overlap is None
+        return overlap
+
+    def stage(self) -> Staged:
+        head = int(self.head.version)
+        if self._moved:
+            staged = super().stage()
+            return replace(staged, pin=msgspec.structs.replace(staged.pin, head=head))
+        fragments = self.head.get_fragments()
+        pin = msgspec.structs.replace(
+            self.pin,
+            version=str(head),
+            head=head,
+            counter=self.pin.counter + 1,
+            rows=int(self.head.count_rows()),
+            bytes=sum(int(file.file_size_bytes or 0) for f in fragments for file in f.metadata.files),
+        )
+        return Staged(pin, (), self.net.rows_added, self.net.rows_removed)
+
+
+def difference(base: LanceDataset, head: LanceDataset) -> Net:
+    """The net effect that leads from one version to another."""
+    net = Net()
+    old = {int(f.fragment_id): f for f in base.get_fragments()}
+    new = {int(f.fragment_id): f for f in head.get_fragments()}
+    for number, fragment in old.items():
+        before = match.alive(base, number)
+        same = number in new and files(new[number]) == files(fragment)
+        gone = np.setdiff1d(before, match.alive(head, number)) if same else before
+        if len(gone):
+            net.deleted[number] = gone
+            net.hard[number] = gone
+    for number, fragment in new.items():
+        if number in old and files(old[number]) == files(fragment):
+            continue
+        living = match.alive(head, number)
+        metadata = fragment.metadata
+        everything = np.arange(int(metadata.physical_rows), dtype=np.uint32)
+        net.added.append(Added(unnumbered(metadata), np.setdiff1d(everything, living)))
+    return net
+
+
+def unnumbered(metadata: FragmentMetadata) -> FragmentMetadata:
+    """The same data files as a fragment that has no number and no deletion vector yet."""
+    from lance.fragment import FragmentMetadata
+
+    described: dict[str, Any] = metadata.to_json()
+    described.update(id=0, deletion_file=None)
+    return FragmentMetadata.from_json(json.dumps(described))
+
+
+def _keys(head: LanceDataset, net: Net, key: Sequence[str]) -> Any:
+    paths = {a.path for a in net.added}
+    fragments = [f for f in head.get_fragments() if str(f.metadata.files[0].path) in paths]
+    return head.scanner(columns=list(key), fragments=fragments).to_table()

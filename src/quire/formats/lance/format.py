@@ -1,0 +1,147 @@
+"""Lance tables as Quire sees them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from quire.errors import InvalidInput, NotFound, SnapshotExpired
+from quire.formats.arrow import Source, fit, source
+from quire.formats.lance.changes import changed_rows
+from quire.formats.lance.columns import check_schema
+from quire.formats.lance.foreign import Graft, trace
+from quire.formats.lance.promote import COUNTER, LAKE, WRITE, head_of, inspect, promote
+from quire.formats.lance.session import LanceSession
+from quire.formats.lance.undo import undo
+from quire.formats.lance.view import LanceView
+from quire.formats.lance.work import LanceWork
+from quire.formats.protocol import Foreign, Head, Promotion
+from quire.ledger import Pin
+from quire.store import Store
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+class LanceFormat:
+    """Stages by detached commits from pinned handles; HEAD moves only in `promote`."""
+
+    name = "lance"
+
+    def __init__(self, store: Store, lake: str) -> None:
+        self._lake = lake
+        self._session = LanceSession(store)
+
+    def create(
+        self, location: str, data: Any, *, schema: Any, write: str, stable_row_ids: bool, table: str
+    ) -> LanceWork:
+        """A new table at a fresh location. It exists for nobody until a commit pins it."""
+        import lance
+
+        rows = _first_rows(data, schema, table)
+        check_schema(rows.schema, table)
+        properties = {LAKE: self._lake, WRITE: write, COUNTER: "0"}
+        handle = self._session.call(
+            "create",
+            lambda: lance.write_dataset(
+                rows.reader(),
+                self._session.uri(location),
+                schema=rows.schema,
+                mode="create",
+                max_bytes_per_file=1 << 30,
+                enable_stable_row_ids=stable_row_ids,
+                storage_options=self._session.options,
+                session=self._session.session,
+                transaction_properties=properties,
+            ),
+            hops=4,
+            what=f"creation of table {table!r}",
+        )
+        self._session.remember(location, handle)
+        size = sum(int(f.file_size_bytes or 0) for g in handle.get_fragments() for f in g.metadata.files)
+        pin = Pin(
+            format=self.name,
+            location=location,
+            version=str(handle.version),
+            counter=1,
+            rows=int(handle.count_rows()),
+            bytes=size,
+        )
+        work = self._work(pin, handle, write, table, created=True)
+        work.stager.files.append("")
+        return work
+
+    def register(self, uri: str) -> tuple[Pin, pa.Schema]:
+        """A pin of the table that lies at `uri`, as it is now."""
+        try:
+            handle = self._session.open_head(uri)
+        except SnapshotExpired:
+            raise NotFound(
+                f"There is no Lance table at {uri}.", next="Give the folder that holds its _versions.", uri=uri
+            ) from None
+        fragments = handle.get_fragments()
+        pin = Pin(
+            format=self.name,
+            location=uri,
+            version=str(handle.version),
+            counter=1,
+            rows=int(handle.count_rows()),
+            bytes=sum(int(f.file_size_bytes or 0) for g in fragments for f in g.metadata.files),
+            head=int(handle.version),
+        )
+        return pin, handle.schema
+
+    def open(self, pin: Pin, table: str = "") -> LanceView:
+        return LanceView(self._session, self._session.open(pin), table)
+
+    def begin(self, pin: Pin, *, write: str, table: str) -> LanceWork:
+        return self._work(pin, self._session.open(pin), write, table)
+
+    def head(self, pin: Pin) -> Head:
+        return inspect(self._session, pin.location, self._lake)[1]
+
+    def promote(self, pin: Pin, *, commit: str, table: str) -> Promotion:
+        return promote(self._session, pin, lake=self._lake, commit=commit, table=table)
+
+    def foreign(self, pin: Pin, head: Head) -> Foreign:
+        return trace(self._session, pin, head.version, self._lake)
+
+    def graft(self, pin: Pin, found: Foreign, *, key: Sequence[str], write: str, table: str) -> Graft:
+        base = self._session.open_version(pin.location, found.base)
+        head = self._session.open_version(pin.location, found.head)
+        properties = {LAKE: self._lake, WRITE: write}
+        return Graft(
+            self._session, pin, base, head, key=key, ops=found.ops, properties=properties, table=table
+        )
+
+    def is_at(self, pin: Pin, version: int, commit: str) -> bool:
+        """Whether linear version `version` is the state that this commit pinned."""
+        if pin.version == str(version) or (pin.head == version and pin.head > 0):
+            return True
+        if version < 1:
+            return False
+        head = head_of(self._session.open_version(pin.location, version), self._lake)
+        return head.commit == commit and head.counter == pin.counter
+
+    def undo(self, work: Any, before: Pin, after: Pin, *, key: Sequence[str]) -> bool:
+        return undo(work, self._session.open(before), self._session.open(after), key)
+
+    def changed_rows(self, before: Pin, after: Pin) -> tuple[pa.RecordBatchReader, pa.RecordBatchReader]:
+        return changed_rows(self._session.open(before), self._session.open(after))
+
+    def _work(self, pin: Pin, handle: Any, write: str, table: str, *, created: bool = False) -> LanceWork:
+        properties = {LAKE: self._lake, WRITE: write}
+        return LanceWork(self._session, pin, handle, properties=properties, table=table, created=created)
+
+
+def _first_rows(data: Any, schema: Any, table: str) -> Source:
+    import pyarrow as pa
+
+    if isinstance(data, pa.Schema):
+        data, schema = None, data
+    if data is None:
+        if schema is None:
+            raise InvalidInput(f"Table {table!r} needs a schema or data.", next="Pass either.", table=table)
+        return Source(schema, [], whole=True)
+    rows = source(data, schema)
+    return rows if schema is None else fit(rows, schema, table=table)

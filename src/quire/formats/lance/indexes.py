@@ -1,0 +1,181 @@
+"""Indexes, staged like data: built on a staged version, published with the commit."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from quire.errors import AlreadyExists, InvalidInput, NotFound
+from quire.formats.lance.columns import require
+from quire.formats.lance.net import Stager
+from quire.formats.lance.rebase import files
+from quire.formats.lance.session import first_line
+from quire.formats.protocol import IndexSpec
+
+if TYPE_CHECKING:
+    from lance import LanceDataset
+
+SCALAR = ("BTREE", "BITMAP", "LABEL_LIST", "INVERTED", "NGRAM", "ZONEMAP")
+VECTOR = ("IVF_FLAT", "IVF_PQ", "IVF_SQ", "IVF_HNSW_FLAT", "IVF_HNSW_PQ", "IVF_HNSW_SQ")
+ALIASES = {"FTS": "INVERTED", "TEXT": "INVERTED", "VECTOR": "IVF_PQ"}
+KINDS = (*SCALAR, *VECTOR)
+
+
+def normalise(kind: str) -> str:
+    upper = kind.upper()
+    upper = ALIASES.get(upper, upper)
+    if upper not in KINDS:
+        raise InvalidInput(
+            f"There is no index kind {kind!r}.", next=f"Use one of {', '.join(KINDS)}.", kind_given=kind
+        )
+    return upper
+
+
+@dataclass
+class Built:
+    """An index that was built, and the data files it covers, to see whether it still fits a newer base."""
+
+    index: Any
+    covers: dict[int, tuple[str, ...]]
+
+
+@dataclass
+class Indexes:
+    """The index statements of one transaction on one table. They apply to the final rows, whatever their order."""
+
+    wanted: dict[str, IndexSpec] = field(default_factory=dict)
+    dropped: set[str] = field(default_factory=set)
+    built: dict[str, Built] = field(default_factory=dict)
+
+    @property
+    def changed(self) -> bool:
+        return bool(self.wanted or self.dropped)
+
+    def want(self, handle: LanceDataset, spec: IndexSpec, *, replace: bool, table: str) -> None:
+        require(handle, [spec.column], table)
+        if not replace and (spec.name in self.wanted or _named(handle, spec.name) is not None):
+            raise AlreadyExists(
+                f"Table {table!r} already has an index {spec.name!r}.",
+                next="Give another name, or replace=True to build it anew.",
+                table=table,
+                index=spec.name,
+            )
+        self.wanted[spec.name] = spec
+        self.dropped.discard(spec.name)
+        self.built.pop(spec.name, None)
+
+    def drop(self, handle: LanceDataset, name: str, *, table: str) -> None:
+        wanted = self.wanted.pop(name, None)
+        stored = _named(handle, name)
+        if stored is not None:
+            self.dropped.add(name)
+        elif wanted is None:
+            raise NotFound(
+                f"Table {table!r} has no index {name!r}.",
+                next="`quire table describe` lists its indexes.",
+                table=table,
+                index=name,
+            )
+
+    def apply(self, stager: Stager, handle: LanceDataset, table: str) -> LanceDataset:
+        """Stage the index changes on top of a staged version."""
+        from lance import LanceOperation as Op
+
+        gone = [ix for name in self.dropped for ix in _stored(handle, name)]
+        if gone:
+            handle = stager.commit(handle, Op.CreateIndex([], gone))
+        for spec in self.wanted.values():
+            old = _stored(handle, spec.name)
+            index = self._fitting(handle, spec) or self._build(stager, handle, spec, table)
+            handle = stager.commit(handle, Op.CreateIndex([index], old))
+        return handle
+
+    def _fitting(self, handle: LanceDataset, spec: IndexSpec) -> Any | None:
+        """An index built earlier in this transaction, if every fragment it covers is still there with the same data.
+
+        Rows deleted since do not matter: a query removes them by the deletion vector.
+        """
+        built = self.built.get(spec.name)
+        if built is None:
+            return None
+        now = {int(f.fragment_id): files(f) for f in handle.get_fragments()}
+        return built.index if all(now.get(n) == paths for n, paths in built.covers.items()) else None
+
+    def _build(self, stager: Stager, handle: LanceDataset, spec: IndexSpec, table: str) -> Any:
+        fragments = {int(f.fragment_id): files(f) for f in handle.get_fragments()}
+        options = dict(spec.options)
+        if spec.kind in VECTOR:
+            options.setdefault("num_partitions", max(1, min(256, handle.count_rows() // 4096)))
+            if spec.kind == "IVF_PQ":
+                width = handle.schema.field(spec.column).type.list_size
+                options.setdefault("num_sub_vectors", next(n for n in (16, 8, 4, 2, 1) if width % n == 0))
+
+        def build() -> Any:
+            index = handle.create_index_uncommitted(
+                spec.column, spec.kind, name=spec.name, replace=True, fragment_ids=list(fragments), **options
+            )
+            return handle.merge_existing_index_segments([index]) if spec.kind == "INVERTED" else index
+
+        index = stager.session.call(
+            "index", _refusing(build, spec, table), hops=2, what=f"index {spec.name} of {table}"
+        )
+        stager.files.append(f"_indices/{index.uuid}/")
+        self.built[spec.name] = Built(index, fragments)
+        return index
+
+
+def describe(handle: LanceDataset) -> list[dict[str, Any]]:
+    """Indexes for people and programs: name, kind, columns, and how many rows are covered."""
+    rows = handle.count_rows()
+    return [
+        {
+            "name": d.name,
+            "kind": d.index_type if hasattr(d, "index_type") else d.type_url,
+            "columns": list(d.field_names),
+            "rows_indexed": int(d.num_rows_indexed),
+            "rows_unindexed": max(0, rows - int(d.num_rows_indexed)),
+        }
+        for d in (handle.describe_indices() if handle.has_index else [])
+    ]
+
+
+def _refusing(build: Callable[[], Any], spec: IndexSpec, table: str) -> Callable[[], Any]:
+    def run() -> Any:
+        try:
+            return build()
+        except (ValueError, TypeError, NotImplementedError, KeyError) as error:
+            raise InvalidInput(
+                f"Cannot build a {spec.kind} index on column {spec.column!r} of table {table!r}: {first_line(error)}.",
+                next="Check the column's type, the number of rows and the options.",
+                table=table,
+                column=spec.column,
+            ) from None
+
+    return run
+
+
+def _named(handle: LanceDataset, name: str) -> dict[str, Any] | None:
+    return next((ix for ix in _list(handle) if ix["name"] == name), None)
+
+
+def _list(handle: LanceDataset) -> list[dict[str, Any]]:
+    return list(handle.list_indices()) if handle.has_index else []
+
+
+def _stored(handle: LanceDataset, name: str) -> list[Any]:
+    """The stored index objects of this name, as an operation wants them to remove."""
+    from lance.dataset import Index
+
+    return [
+        Index(
+            uuid=ix["uuid"],
+            name=ix["name"],
+            fields=[handle.lance_schema.field(c).id() for c in ix["fields"]],
+            dataset_version=ix["version"],
+            fragment_ids=ix["fragment_ids"],
+            index_version=0,
+        )
+        for ix in _list(handle)
+        if ix["name"] == name
+    ]

@@ -1,0 +1,157 @@
+"""Finding rows: by key, by predicate, by address."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import reduce
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from quire.errors import InvalidExpression, QuireError
+from quire.formats.lance.net import Addresses
+from quire.formats.lance.session import LanceSession, first_line, metered, translate
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from lance import LanceDataset
+    from lance.fragment import LanceFragment
+
+FEW = 2_000
+"""Up to this many keys are looked up by filter, which uses an index; more are joined with a scan of the key columns."""
+FEW_COMPOSITE = 128
+
+
+def where_key(
+    handle: LanceDataset, on: Sequence[str], keys: pa.Table, fragments: Sequence[LanceFragment] | None = None
+) -> tuple[Addresses, pa.Table, Any]:
+    """Rows whose key is in `keys`: addresses, row ids, and for each row the position of its key in `keys`."""
+    import pyarrow as pa
+
+    if keys.num_rows == 0 or (fragments is not None and not fragments):
+        return np.empty(0, np.uint64), np.empty(0, np.uint64), pa.array([], pa.int64())
+    scanner: dict[str, Any] = {"columns": list(on), "with_row_address": True, "with_row_id": True}
+    if fragments is not None:
+        scanner["fragments"] = list(fragments)
+    if keys.num_rows <= (FEW if len(on) == 1 else FEW_COMPOSITE):
+        scanner["filter"] = _is_in(on, keys)
+    with metered("lookup", hops=1):
+        try:
+            return _join(handle.scanner(**scanner).to_reader(), on, keys)
+        except QuireError:
+            raise
+        except Exception as error:
+            raise translate(error, f"look-up of keys in {handle.uri}") from error
+
+
+def _is_in(on: Sequence[str], keys: pa.Table) -> Any:
+    import pyarrow.compute as pc
+
+    if len(on) == 1:
+        return pc.field(on[0]).isin(keys.column(on[0]).combine_chunks())
+    rows = keys.select(list(on)).to_pylist()
+    terms = [reduce(lambda a, b: a & b, [pc.field(n) == _scalar(keys, n, row[n]) for n in on]) for row in rows]
+    return reduce(lambda a, b: a | b, terms)
+
+
+def _scalar(keys: pa.Table, name: str, value: Any) -> Any:
+    import pyarrow as pa
+
+    return pa.scalar(value, keys.schema.field(name).type)
+
+
+def _join(reader: pa.RecordBatchReader, on: Sequence[str], keys: pa.Table) -> tuple[Addresses, Any, Any]:
+    """Match scanned rows with keys. DuckDB does it with typed columns and can spill; names are neutral, nothing is pasted."""
+    import duckdb
+    import pyarrow as pa
+
+    count = len(on)
+    names = [f"k{i}" for i in range(count)]
+    wanted = pa.table(
+        [*(keys.column(n) for n in on), pa.array(range(keys.num_rows), pa.int64())], names=[*names, "position"]
+    )
+    source = reader.schema
+    renamed = pa.schema([pa.field(_neutral(f.name, on, names), f.type) for f in source])
+    rows = pa.RecordBatchReader.from_batches(
+        renamed, (pa.RecordBatch.from_arrays(b.columns, schema=renamed) for b in reader)
+    )
+    with duckdb.connect() as connection:
+        connection.register("scanned", rows)
+        connection.register("wanted", wanted)
+        condition = " and ".join(f"s.{n} = w.{n}" for n in names)
+        found = connection.sql(
+            f"select s._rowaddr, s._rowid, w.position from scanned s join wanted w on {condition}"
+        ).to_arrow_table()
+    return (
+        found.column(0).to_numpy().astype(np.uint64),
+        found.column(1).to_numpy().astype(np.uint64),
+        found.column(2).combine_chunks(),
+    )
+
+
+def _neutral(name: str, on: Sequence[str], names: Sequence[str]) -> str:
+    return names[list(on).index(name)] if name in on else name
+
+
+def where(handle: LanceDataset, predicate: str) -> Addresses:
+    """Addresses of the rows that satisfy a predicate."""
+    with metered("scan", hops=1), expression(predicate):
+        table = handle.scanner(columns=[], with_row_address=True, filter=predicate).to_table()
+    return np.asarray(table.column("_rowaddr").to_numpy(), np.uint64)
+
+
+def alive(handle: LanceDataset, fragment: int) -> Any:
+    """Physical offsets of the rows of a fragment that are not deleted."""
+    with metered("scan", hops=1):
+        table = handle.scanner(
+            columns=[], with_row_address=True, fragments=[handle.get_fragment(fragment)]
+        ).to_table()
+    return (table.column("_rowaddr").to_numpy() & np.uint64(0xFFFFFFFF)).astype(np.uint32)
+
+
+def rows_at(session: LanceSession, handle: LanceDataset, rowids: Any, columns: Sequence[str]) -> pa.Table:
+    """Columns of rows by row id, in the order given."""
+    return session.call(
+        "take",
+        lambda: handle._take_rows([int(r) for r in rowids], columns=list(columns)),
+        hops=1,
+        what=f"rows of {handle.uri}",
+    )
+
+
+def computed(
+    handle: LanceDataset, exprs: dict[str, str], predicate: str | None
+) -> Iterator[pa.RecordBatch]:
+    """Full rows that satisfy a predicate, some columns computed, with their addresses."""
+    columns = {n: exprs.get(n, quoted(n)) for n in handle.schema.names}
+    with expression(predicate or "", *exprs.values()):
+        scanner = handle.scanner(columns=columns, with_row_address=True, filter=predicate)
+        yield from scanner.to_reader()
+
+
+def quoted(name: str) -> str:
+    """A column name as Lance's SQL reads it. Names with a backtick are refused when a column is made."""
+    return f"`{name}`"
+
+
+class expression:
+    """Turns Lance's complaint about the user's own SQL into a typed error; everything else is a storage failure."""
+
+    def __init__(self, *texts: str) -> None:
+        self.texts = texts
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
+        if error is None or isinstance(error, QuireError) or not isinstance(error, Exception):
+            return
+        if isinstance(error, ValueError):
+            text = " / ".join(t for t in self.texts if t)
+            reason = first_line(error).removeprefix("Invalid user input: ")
+            raise InvalidExpression(
+                f"{text!r} is not a valid expression here: {reason}.",
+                next="Quote text with '…' and unusual column names with `…`.",
+                expression=text,
+            ) from None
+        raise translate(error, "a scan") from error

@@ -1,0 +1,37 @@
+"""The rows of one commit, taken back on a later version of the table."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from quire.formats.lance import match
+from quire.formats.lance.changes import changed_rows
+from quire.formats.lance.foreign import difference
+from quire.formats.lance.work import LanceWork
+
+if TYPE_CHECKING:
+    from lance import LanceDataset
+
+
+def undo(work: LanceWork, before: LanceDataset, after: LanceDataset, key: Sequence[str]) -> bool:
+    """Remove what came between `before` and `after`, and put back what went. False when those rows were changed since."""
+    net = difference(before, after)
+    there = {str(f.metadata.files[0].path): int(f.fragment_id) for f in work.base.get_fragments()}
+    for added in net.added:
+        number = there.get(added.path)
+        everything = np.arange(int(added.fragment.physical_rows), dtype=np.uint32)
+        mine = np.setdiff1d(everything, added.deleted)
+        if number is None or not np.isin(mine, match.alive(work.base, number)).all():
+            return False
+        addresses = (np.uint64(number) << np.uint64(32)) | mine.astype(np.uint64)
+        work.take_away(addresses)
+    gone, _ = changed_rows(before, after)
+    rows = gone.read_all()
+    if rows.num_rows and key:
+        work.insert(rows, key, missing="error")
+    elif rows.num_rows:
+        work.append(rows, missing="error")
+    return True

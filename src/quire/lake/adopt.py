@@ -1,0 +1,129 @@
+"""Foreign writes: a plain Lance client wrote to a table behind Quire's back. They are never overwritten and never lost."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from quire.errors import Conflict, ForeignWriter, InvalidInput
+from quire.formats import Foreign, Head, Promotion
+from quire.lake import branches
+from quire.lake.core import Core
+from quire.lake.edits import Edit
+from quire.lake.names import no_table
+from quire.ledger import State, TableState
+from quire.store import run_parallel
+
+if TYPE_CHECKING:
+    from quire.lake.lake import Lake
+
+
+@dataclass(frozen=True)
+class Adoption:
+    """What became of a foreign write: the commit that holds it now, on which branch, and what it did."""
+
+    table: str
+    commit: str | None
+    branch: str
+    ops: tuple[str, ...]
+    details: tuple[str, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "table": self.table,
+            "commit": self.commit,
+            "branch": self.branch,
+            "ops": list(self.ops),
+            "details": list(self.details),
+        }
+
+
+def find_foreign(core: Core, state: State) -> list[Promotion]:
+    """Tables whose plain HEAD is a version that Quire neither wrote nor adopted."""
+    tables = list(state.tables.values())
+    heads = run_parallel([lambda t=t: core.format(t.pin.format).head(t.pin) for t in tables])  # type: ignore[misc]
+    return [
+        Promotion(t.info.name, "foreign", h.version, f"version {h.version} was written by a plain Lance client")
+        for t, h in zip(tables, heads, strict=True)
+        if _is_foreign(t, h)
+    ]
+
+
+def _is_foreign(table: TableState, head: Head) -> bool:
+    return head.counter is None and head.version > table.pin.head and str(head.version) != table.pin.version
+
+
+def adopt(lake: Lake, name: str) -> Adoption:
+    """Commit the foreign change as a transaction that began where the foreign writer began."""
+    live, core = lake._live, lake._core
+    if not live.is_main:
+        raise InvalidInput("Foreign writes belong to main.", next="Open the lake on main and adopt there.")
+    now = live.refresh()
+    table = now.by_name(name)
+    if table is None:
+        raise no_table(name, now.names())
+    format_ = core.format(table.pin.format)
+    head = format_.head(table.pin)
+    if not _is_foreign(table, head):
+        return Adoption(name, None, live.name, (), ())
+    found = format_.foreign(table.pin, head)
+    base = _state_of(lake, table, found, now)
+    tx = lake.transaction(f"adopt foreign write to {name} (version {head.version})")
+    tx.at = base
+    then = base.tables[table.info.id]
+    edit = Edit(then.info, then, ops=["adopt", *dict.fromkeys(found.ops)])
+    edit.work = format_.graft(then.pin, found, key=then.info.key, write=tx.write, table=name)
+    tx.edits[table.info.id] = edit
+    try:
+        receipt = tx.commit()
+    except Conflict:
+        return _onto_branch(lake, table, base, found)
+    return Adoption(name, receipt.commit, live.name, found.ops, found.details)
+
+
+def _state_of(lake: Lake, table: TableState, found: Foreign, now: State) -> State:
+    """The lake's state when the table was at the version the foreign writer started from."""
+    for point, entry in lake._live.history.commits(now):
+        for change in entry.changes:
+            if change.table != table.info.id or change.pin is None:
+                continue
+            format_ = lake._core.format(change.pin.format)
+            if format_.is_at(change.pin, found.base, point.commit):
+                return lake._live.history.at(point)
+    raise ForeignWriter(
+        f"Table {table.info.name!r} has foreign versions after {found.base}, which is not a state Quire knows.",
+        next="Copy the rows you need from the plain table with an ordinary transaction.",
+        table=table.info.name,
+        version=found.base,
+    )
+
+
+def _onto_branch(lake: Lake, table: TableState, base: State, found: Foreign) -> Adoption:
+    """Keep the foreign state on a branch of its own, and let main go on from its own."""
+    name = f"foreign/{table.info.name.replace(':', '-')}-{found.head}-{datetime.now(UTC):%Y%m%d%H%M%S}"
+    branches.create(lake._core, lake._live, name, base.head)
+    side = lake.branch(name)
+    tx = side.transaction(f"foreign write to {table.info.name} (version {found.head})")
+    then = base.tables[table.info.id]
+    edit = Edit(then.info, then, ops=["adopt", *dict.fromkeys(found.ops)])
+    edit.work = lake._core.format(then.pin.format).graft(
+        then.pin, found, key=then.info.key, write=tx.write, table=table.info.name
+    )
+    tx.edits[table.info.id] = edit
+    receipt = tx.commit()
+    _acknowledge(lake, table, found, name)
+    return Adoption(table.info.name, receipt.commit, name, found.ops, found.details)
+
+
+def _acknowledge(lake: Lake, table: TableState, found: Foreign, kept_on: str) -> None:
+    """Record on main that the foreign version is kept elsewhere, so that backfill may go past it."""
+
+    def note(tx: Any) -> None:
+        now = tx.at.tables[table.info.id]
+        pin = msgspec.structs.replace(now.pin, head=found.head)
+        tx.edits[table.info.id] = Edit(now.info, now, ops=["adopt"], pin=pin)
+
+    lake.transact(note, f"foreign write to {table.info.name} kept on {kept_on}")

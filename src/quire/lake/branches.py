@@ -1,0 +1,269 @@
+"""Branches and tags. A branch is a ref and a log that starts at another branch's commit; nothing is copied."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from quire.errors import (
+    BranchClosed,
+    BranchExists,
+    BranchNotFound,
+    CommitUnknown,
+    Conflict,
+    ExpectationFailed,
+    NotFastForward,
+    QuireError,
+    Refused,
+    TagExists,
+    TagNotFound,
+)
+from quire.lake.core import Core, now_after
+from quire.lake.edits import Edit
+from quire.lake.line import LiveBranch, open_branch
+from quire.lake.names import check_ref
+from quire.lake.receipt import Receipt
+from quire.ledger import FORMAT, MAIN, History, Line, Point, Record, State, new_id, new_ref
+from quire.store import Outcome, run_parallel
+
+if TYPE_CHECKING:
+    from quire.lake.lake import Lake
+
+
+@dataclass(frozen=True)
+class BranchInfo:
+    """A branch in a listing: where it is and where it began."""
+
+    name: str
+    head: str
+    start: str | None
+    author: str
+    time: datetime
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "name": self.name,
+            "head": self.head,
+            "start": self.start,
+            "author": self.author,
+            "time": self.time.isoformat(),
+        }
+
+
+def list_branches(core: Core) -> list[BranchInfo]:
+    """Main first, then the others by name."""
+    refs = list(core.refs.list("branch"))
+
+    def head(name: str) -> str | None:
+        try:
+            return open_branch(core, name).state.head.commit
+        except (BranchClosed, BranchNotFound):
+            return None
+
+    heads = run_parallel([lambda n=n: head(n) for n in (MAIN, *(r.name for r in refs))])  # type: ignore[misc]
+    found = [BranchInfo(MAIN, heads[0] or "", None, "", core.about.created)]
+    for ref, at in zip(refs, heads[1:], strict=True):
+        if at is None or ref.line is None:
+            continue
+        last = ref.line.inherited[-1]
+        found.append(BranchInfo(ref.name, at, f"{last.slot}.{last.index}", ref.author, ref.time))
+    return found
+
+
+def create(core: Core, source: LiveBranch, name: str, at: Point) -> None:
+    """Create a branch at a commit of `source`'s line: one read, one create."""
+    check_ref(name, "branch")
+    if name == MAIN:
+        raise _exists(name)
+    (ref, generation), record = run_parallel(  # type: ignore[misc]
+        [lambda: core.refs.get("branch", name), lambda: source.history.records([at.slot])[0]]
+    )
+    if ref is not None and ref.kind == "branch" and _is_open(core, name):
+        raise _exists(name)
+    made = new_ref(
+        "branch",
+        name,
+        author=core.author,
+        time=datetime.now(UTC),
+        line=source.line.fork(new_id(), at),
+        target=at,
+        checkpoint=record.checkpoint,
+    )
+    if not core.refs.create("branch", made, generation + 1):
+        raise _exists(name)
+
+
+def delete(core: Core, name: str) -> None:
+    """Close the branch's log with a last record, so that a writer with a cached id is refused, then retire the name."""
+    if name == MAIN:
+        raise Refused("The main branch cannot be deleted.", next="Delete the lake's folder to delete everything.")
+    try:
+        _close(open_branch(core, name))
+    except BranchClosed:
+        pass  # an earlier delete got this far
+    ref, generation = core.refs.get("branch", name)
+    if ref is not None and ref.kind == "branch":
+        core.refs.create("branch", new_ref("gone", name, author=core.author, time=datetime.now(UTC)), generation + 1)
+
+
+def _close(live: LiveBranch) -> None:
+    state = live.state
+    while not state.closed:
+        record = Record(
+            format=FORMAT,
+            branch=live.line.branch,
+            slot=state.slot + 1,
+            write=new_id(),
+            previous=state.write,
+            time=now_after(state.time),
+            kind="closed",
+            epoch=state.epoch,
+            checkpoint=state.checkpoint,
+        )
+        appended = live.core.ledger.append(record)
+        if appended.outcome is Outcome.COMMITTED:
+            return
+        if appended.outcome is Outcome.UNKNOWN:
+            raise CommitUnknown(
+                f"The store did not say whether branch {live.name!r} was closed.",
+                next="Delete it again; that is safe.",
+                branch=live.name,
+                slot=record.slot,
+                write=record.write,
+            )
+        state = live.lost(appended.winner)
+
+
+def _is_open(core: Core, name: str) -> bool:
+    try:
+        open_branch(core, name)
+    except (BranchClosed, BranchNotFound):
+        return False
+    return True
+
+
+def line_of(core: Core, name: str) -> Line:
+    if name == MAIN:
+        return Line(branch=core.about.main)
+    ref, _ = core.refs.get("branch", name)
+    if ref is None or ref.line is None:
+        raise BranchNotFound(f"There is no branch {name!r}.", next="`quire branch list` shows them.", branch=name)
+    return ref.line
+
+
+def fast_forward(lake: Lake, source: LiveBranch) -> Receipt:
+    """One commit that adopts every pin by which `source` is ahead."""
+    target = lake._live
+    here, there = target.refresh(), source.state
+    if here.head == there.head or target.line.contains(there.head):
+        return Receipt(None, target.name)
+    if not source.line.contains(here.head):
+        raise _diverged(target.name, source.name, here)
+    tx = lake.transaction(f"fast-forward to {source.name} at {there.head.commit}", if_head=here.head.commit)
+    tx.at = here
+    tx.parents = (there.head,)
+    for table in here.tables.keys() | there.tables.keys():
+        edit = adopt_pin(here, there, table)
+        if edit is not None:
+            tx.edits[table] = edit
+    try:
+        return tx.commit()
+    except (ExpectationFailed, Conflict):
+        raise _diverged(target.name, source.name, target.state) from None
+
+
+def adopt_pin(here: State, there: State, table: str) -> Edit | None:
+    """The edit that makes `table` here what it is there; None when it is the same."""
+    mine, theirs = here.tables.get(table), there.tables.get(table)
+    if mine == theirs or (mine and theirs and mine.pin == theirs.pin and mine.info == theirs.info):
+        return None
+    if theirs is None:
+        assert mine is not None
+        return Edit(mine.info, mine, ops=["drop"], dropped=True)
+    if mine is None:
+        return Edit(theirs.info, None, ops=["restore"], pin=theirs.pin)
+    renamed = mine.info.name != theirs.info.name
+    return Edit(theirs.info, mine, ops=["restore"], pin=theirs.pin, renamed=renamed)
+
+
+def _diverged(target: str, source: str, here: State) -> NotFastForward:
+    return NotFastForward(
+        f"Branch {target!r} has commits that {source!r} does not contain (head {here.head.commit}).",
+        next="Create a new branch from the head and apply the work there.",
+        target=target,
+        source=source,
+    )
+
+
+def _exists(name: str) -> BranchExists:
+    return BranchExists(
+        f"There is already a branch {name!r}.", next="Choose another name, or delete it first.", branch=name
+    )
+
+
+# -- tags ---------------------------------------------------------------------------------------------------------
+
+
+def create_tag(core: Core, name: str, at: Point, message: str = "") -> None:
+    check_ref(name, "tag")
+    ref, generation = core.refs.get("tag", name)
+    if ref is not None and ref.kind == "tag":
+        raise _tagged(name)
+    made = new_ref("tag", name, author=core.author, time=datetime.now(UTC), target=at, message=message, line=_line_to(core, at))
+    if not core.refs.create("tag", made, generation + 1):
+        raise _tagged(name)
+
+
+def _line_to(core: Core, at: Point) -> Line:
+    """A line that contains the commit: the tag can be read even after the branch is deleted."""
+    if at.branch == core.about.main:
+        return Line(branch=core.about.main)
+    for ref in core.refs.list("branch"):
+        if ref.line is not None and ref.line.contains(at):
+            return ref.line
+    raise BranchNotFound(f"No branch holds commit {at.commit}.", next="Tag a commit of an existing branch.")
+
+
+def delete_tag(core: Core, name: str) -> None:
+    _, generation = _get_tag(core, name)
+    core.refs.create("tag", new_ref("gone", name, author=core.author, time=datetime.now(UTC)), generation + 1)
+
+
+def tag_target(core: Core, name: str) -> Point:
+    ref, _ = _get_tag(core, name)
+    assert ref.target is not None
+    return ref.target  # type: ignore[no-any-return]
+
+
+def has_tag(core: Core, name: str) -> bool:
+    try:
+        _get_tag(core, check_ref(name, "tag"))
+    except QuireError:
+        return False
+    return True
+
+
+def _get_tag(core: Core, name: str) -> tuple[Any, int]:
+    ref, generation = core.refs.get("tag", name)
+    if ref is None or ref.kind != "tag" or ref.target is None:
+        raise TagNotFound(f"There is no tag {name!r}.", next="`quire tag list` shows the tags.", tag=name)
+    return ref, generation
+
+
+def list_tags(core: Core, line: Line) -> dict[str, str]:
+    found = {}
+    for ref in core.refs.list("tag"):
+        if ref.target is not None:
+            there = ref.target.commit
+            found[ref.name] = there if line.contains(ref.target) else f"{ref.target.branch}:{there}"
+    return found
+
+
+def state_anywhere(core: Core, at: Point) -> State:
+    """The state at a commit that does not lie on the current branch."""
+    return History(core.store, core.ledger, _line_to(core, at)).at(at)
+
+
+def _tagged(name: str) -> TagExists:
+    return TagExists(f"There is already a tag {name!r}.", next="Choose another name, or delete it first.", tag=name)

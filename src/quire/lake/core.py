@@ -1,0 +1,177 @@
+"""What all handles of one lake share in a process: the store, the ledger, the formats, the background worker."""
+
+from __future__ import annotations
+
+import getpass
+import os
+import socket
+import threading
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+from quire.errors import ForkedProcess, LakeExists, LakeNotFound, ReadOnly, StorageError, Unsupported
+from quire.formats import TableFormat
+from quire.ledger import (
+    FORMAT,
+    MAIN,
+    Commit,
+    FormatFile,
+    Hint,
+    Ledger,
+    LogLedger,
+    Record,
+    Refs,
+    decode,
+    encode,
+    hint_key,
+    new_id,
+    parse_hint,
+    slot_key,
+)
+from quire.store import Outcome, Store, probe
+
+FORMAT_KEY = "_quire/format.json"
+
+
+class Core:
+    """One open lake. Safe to share between threads; refuses to work in a forked child."""
+
+    def __init__(self, store: Store, about: FormatFile, *, read_only: bool, author: str | None) -> None:
+        self.store = store
+        self.about = about
+        self.read_only = read_only
+        self.author = author or default_author()
+        self.ledger: Ledger = _ledger(store, about)
+        self.refs = Refs(store)
+        self._formats: dict[str, TableFormat] = {}
+        self._lock = threading.Lock()
+        self._pid = os.getpid()
+        self._hint: bytes | None = None
+
+    def take_hint(self) -> Hint | None:
+        """The hint of main that was read together with the format file, once."""
+        body, self._hint = self._hint, None
+        return parse_hint(body, MAIN)
+
+    @staticmethod
+    def open(
+        uri: str | os.PathLike[str],
+        options: Mapping[str, str] | None = None,
+        *,
+        read_only: bool = False,
+        author: str | None = None,
+    ) -> Core:
+        store = Store.open(uri, options)
+        body, hint = store.get_many([FORMAT_KEY, hint_key(MAIN)])
+        if body is None:
+            raise LakeNotFound(
+                f"There is no lake at {store.uri}.",
+                next="Check the address, or make one with quire.create (`quire init`).",
+                uri=store.uri,
+            )
+        core = Core(store, decode(body, FormatFile, FORMAT_KEY), read_only=read_only, author=author)
+        core._hint = hint
+        return core
+
+    @staticmethod
+    def create(
+        uri: str | os.PathLike[str], options: Mapping[str, str] | None = None, *, author: str | None = None
+    ) -> Core:
+        """Make a lake: prove that the store honours create-if-absent, write slot 0, then the file that makes it a lake."""
+        store = Store.open(uri, options)
+        if store.get_or_none(FORMAT_KEY) is not None:
+            raise _exists(store)
+        probe(store)
+        now = datetime.now(UTC)
+        about = FormatFile(format=FORMAT, lake=new_id(), main=new_id(), ledger="log", created=now)
+        first = Record(
+            format=FORMAT,
+            branch=about.main,
+            slot=0,
+            write=new_id(),
+            previous="",
+            time=now,
+            kind="genesis",
+            commits=(Commit(write=new_id(), time=now, author=author or default_author(), message="create lake"),),
+        )
+        if _ledger(store, about).append(first).outcome is not Outcome.COMMITTED:
+            raise StorageError(f"Could not write the first slot of {store.uri}.", next="Try again.", uri=store.uri)
+        body = encode(about)
+        created = store.create(FORMAT_KEY, body, mine=lambda found: found == body)
+        if created.outcome is Outcome.CONFLICT:
+            store.delete(slot_key(about.main, 0))
+            raise _exists(store)
+        if created.outcome is Outcome.UNKNOWN:
+            raise StorageError(
+                f"The store did not say whether the lake at {store.uri} was created.",
+                next="Open it; if that fails, create it again.",
+                uri=store.uri,
+            )
+        return Core(store, about, read_only=False, author=author)
+
+    def check(self) -> None:
+        if os.getpid() != self._pid:
+            raise ForkedProcess(
+                "This lake was opened before a fork; object-store clients do not survive one.",
+                next="Open the lake in the child, or use the spawn start method.",
+                parent=self._pid,
+            )
+
+    def check_writable(self) -> None:
+        self.check()
+        if self.read_only:
+            raise ReadOnly(
+                f"The lake at {self.store.uri} was opened read-only.", next="Open it without read_only=True."
+            )
+
+    def format(self, name: str) -> TableFormat:
+        with self._lock:
+            found = self._formats.get(name)
+            if found is None:
+                found = self._formats[name] = self._make(name)
+            return found
+
+    def _make(self, name: str) -> TableFormat:
+        if name == "lance":
+            from quire.formats.lance import LanceFormat
+
+            return LanceFormat(self.store, self.about.lake)
+        raise Unsupported(
+            f"Tables of format {name!r} are not supported by this Quire.", next="Upgrade Quire.", format=name
+        )
+
+
+def _ledger(store: Store, about: FormatFile) -> Ledger:
+    if about.ledger != "log":
+        raise Unsupported(
+            f"This lake has a {about.ledger!r} ledger, which this Quire does not know.", next="Upgrade Quire."
+        )
+    return LogLedger(store)
+
+
+def _exists(store: Store) -> LakeExists:
+    return LakeExists(f"There is already a lake at {store.uri}.", next="Open it with quire.open.", uri=store.uri)
+
+
+def default_author() -> str:
+    """`QUIRE_AUTHOR`, else user@host."""
+    given = os.environ.get("QUIRE_AUTHOR")
+    if given:
+        return given
+    try:
+        user = getpass.getuser()
+    except (KeyError, OSError):
+        user = "unknown"
+    return f"{user}@{socket.gethostname()}"
+
+
+def now_after(previous: datetime) -> datetime:
+    """Record time: the clock, but never at or before the parent's."""
+    from datetime import timedelta
+
+    return max(datetime.now(UTC), previous + timedelta(microseconds=1))
+
+
+def describe_core(core: Core) -> dict[str, Any]:
+    return {"uri": core.store.uri, "lake": core.about.lake, "format": core.about.format, "ledger": core.about.ledger}

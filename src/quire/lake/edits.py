@@ -1,0 +1,105 @@
+"""What a transaction does to one table, and the reads that its decisions rest on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal
+
+from quire.errors import ExpectationFailed, InvalidInput
+from quire.formats import View, Work
+from quire.formats.arrow import fit, source
+from quire.formats.keys import check_columns, show
+from quire.ledger import Pin, Read, TableInfo, TableState
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+@dataclass
+class Edit:
+    """One table in one transaction. `base` is None when the transaction creates it."""
+
+    info: TableInfo
+    base: TableState | None
+    work: Work | None = None
+    ops: list[str] = field(default_factory=list)
+    dropped: bool = False
+    renamed: bool = False
+    pin: Pin | None = None
+    """A state to pin as it is, without staging: a registered table, a revert, a fast-forward."""
+
+    def did(self, op: str) -> None:
+        if op not in self.ops:
+            self.ops.append(op)
+
+    @property
+    def created(self) -> bool:
+        return self.base is None
+
+    @property
+    def changed(self) -> bool:
+        return bool(self.dropped or self.renamed or self.pin or self.ops)
+
+
+@dataclass(frozen=True)
+class Check:
+    """A read that must still hold on the base the commit lands on."""
+
+    kind: Literal["key-exists", "key-absent", "no-row"]
+    table: str
+    columns: tuple[str, ...]
+    values: pa.Table
+
+    def run(self, name: str, view: View) -> None:
+        """Raise `ExpectationFailed` when the table says otherwise."""
+        found = view.has(self.columns, self.values)
+        if self.kind == "key-exists":
+            if found.num_rows == self.values.num_rows:
+                return
+            there = {tuple(r.values()) for r in found.to_pylist()}
+            wrong = [r for r in self.values.to_pylist() if tuple(r.values()) not in there]
+            said = f"Table {name!r} has no row with {show(wrong)}"
+        else:
+            if found.num_rows == 0:
+                return
+            wrong = found.to_pylist()
+            said = f"Table {name!r} has a row with {show(wrong)}"
+        raise ExpectationFailed(
+            f"{said}, which this transaction relied on.",
+            next="Look at the table again and decide anew.",
+            table=name,
+            keys=wrong[:20],
+        )
+
+    def record(self) -> Read:
+        return Read(kind=self.kind, table=self.table, columns=self.columns, count=self.values.num_rows)
+
+
+def values_table(values: Any, columns: Sequence[str], schema: pa.Schema, table: str) -> pa.Table:
+    """Keys as the user gives them (scalars, tuples, dicts, Arrow) as distinct typed rows."""
+    check_columns(columns, schema, table)
+    if isinstance(values, list | tuple | set):
+        rows = []
+        for value in values:
+            if isinstance(value, dict):
+                rows.append({c: value.get(c) for c in columns})
+            elif len(columns) == 1:
+                rows.append({columns[0]: value})
+            elif isinstance(value, list | tuple) and len(value) == len(columns):
+                rows.append(dict(zip(columns, value, strict=True)))
+            else:
+                raise InvalidInput(
+                    f"{value!r} is not a value for columns {', '.join(columns)}.", next="Give one value per column."
+                )
+        values = rows
+    import pyarrow as pa
+
+    wanted = pa.schema([schema.field(c) for c in columns])
+    if isinstance(values, list) and not values:
+        return wanted.empty_table()
+    given = fit(source(values, wanted), wanted, table=table).table()
+    return given.group_by(list(columns), use_threads=False).aggregate([]).cast(wanted)
+
+
+Opener = Callable[[], View]

@@ -1,0 +1,149 @@
+"""A branch as this process knows it: its newest known state, and what happens to it off the critical path."""
+
+from __future__ import annotations
+
+import threading
+import time
+
+import msgspec
+
+from quire.errors import BranchClosed, BranchNotFound, QuireError
+from quire.formats import Promotion
+from quire.lake.background import Background
+from quire.lake.core import Core
+from quire.lake.turns import somebody_waits
+from quire.ledger import MAIN, Hint, History, Line, Point, Record, State, fold, read_hint, write_hint
+from quire.store import run_parallel
+
+HINT_SECONDS = 1.0
+
+
+class LiveBranch:
+    """One open branch. Threads share it; they publish one after the other."""
+
+    def __init__(self, core: Core, name: str, line: Line, checkpoint: Point | None, hint: Hint | None) -> None:
+        self.core = core
+        self.name = name
+        self.history = History(core.store, core.ledger, line, checkpoint)
+        self.publishing = threading.RLock()
+        self._lock = threading.Lock()
+        self._state = self.history.open(hint)
+        if self._state.closed:
+            raise closed(name)
+        self.epoch = self._state.epoch
+        self.backfilled = hint.backfilled if hint and hint.branch == line.branch else 0
+        self._hinted = 0.0
+        self._crowded_until = 0.0
+
+    @property
+    def line(self) -> Line:
+        return self.history.line
+
+    @property
+    def state(self) -> State:
+        return self._state
+
+    @property
+    def is_main(self) -> bool:
+        return self.name == MAIN
+
+    @property
+    def crowded(self) -> bool:
+        """Whether a starving writer was seen lately: even a writer that wins should let it pass."""
+        return time.monotonic() < self._crowded_until
+
+    def refresh(self) -> State:
+        """The newest state. No news costs one request."""
+        return self._learn(self.history.refresh(self._state))
+
+    def lost(self, winner: Record | None) -> State:
+        """Learn what took the slot we wanted."""
+        state = self._state
+        if winner is None or winner.slot != state.slot + 1:
+            return self.refresh()
+        return self._learn(self.history.advance(state, winner))
+
+    def won(self, record: Record) -> State:
+        """Take our own published record into the state."""
+        state = fold(self._state, record)
+        self.history.remember(record)
+        return self._learn(state)
+
+    def _learn(self, state: State) -> State:
+        with self._lock:
+            if state.slot > self._state.slot:
+                known = self._state.checkpoint
+                if known and (state.checkpoint is None or known.slot > state.checkpoint.slot):
+                    state = msgspec.structs.replace(state, checkpoint=known)
+                self._state = state
+            return self._state
+
+    # -- off the critical path --------------------------------------------------------------------------------
+
+    def tend(self, background: Background, *, backfill: bool) -> None:
+        """Queue what follows a publish: checkpoint, backfill, hint. Each is idempotent and may be skipped."""
+        background.submit(("checkpoint", self.name), self.checkpoint)
+        if backfill and self.is_main:
+            background.submit(("backfill", self.name), self.backfill)
+        background.submit(("hint", self.name), self.hint, delay=max(0.0, self._hinted + HINT_SECONDS - time.monotonic()))
+
+    def checkpoint(self, *, force: bool = False) -> None:
+        state = self._state
+        if not force and not self.history.checkpoint_due(state):
+            return
+        at = self.history.write_checkpoint(state)
+        with self._lock:
+            if self._state.checkpoint is None or self._state.checkpoint.slot < at.slot:
+                self._state = msgspec.structs.replace(self._state, checkpoint=at)
+
+    def hint(self) -> None:
+        state = self._state
+        body = Hint(
+            branch=self.line.branch, head=state.slot, checkpoint=state.checkpoint, backfilled=self.backfilled
+        )
+        write_hint(self.core.store, self.name, body)
+        self._hinted = time.monotonic()
+        if somebody_waits(self.core.store, self.line.branch):
+            self._crowded_until = time.monotonic() + HINT_SECONDS
+
+    def pending(self) -> list[str]:
+        """Ids of tables whose plain HEAD may be behind."""
+        return [t.info.id for t in self._state.tables.values() if t.commit.slot > self.backfilled]
+
+    def backfill(self) -> list[Promotion]:
+        """Bring the plain HEAD of every table that may be behind to its published state."""
+        state = self._state
+        wanted = [t for t in state.tables.values() if t.commit.slot > self.backfilled]
+
+        def one(index: int) -> Promotion:
+            table = wanted[index]
+            place = self.core.format(table.pin.format)
+            try:
+                return place.promote(table.pin, commit=table.commit.commit, table=table.info.name)
+            except QuireError as error:
+                return Promotion(table.info.name, "behind", 0, str(error))
+
+        done = run_parallel([lambda i=i: one(i) for i in range(len(wanted))])  # type: ignore[misc]
+        if all(p.outcome in ("current", "promoted") for p in done):
+            self.backfilled = max(self.backfilled, state.slot)
+        return done
+
+
+def open_branch(core: Core, name: str) -> LiveBranch:
+    """Open a branch by name: main is named by the lake itself, others by their ref."""
+    if name == MAIN:
+        hint = core.take_hint() or read_hint(core.store, MAIN)
+        return LiveBranch(core, name, Line(branch=core.about.main), None, hint)
+    found, hint = run_parallel([lambda: core.refs.get("branch", name), lambda: read_hint(core.store, name)])
+    ref = found[0]  # type: ignore[index]
+    if ref is None or ref.kind == "gone" or ref.line is None:
+        raise BranchNotFound(
+            f"There is no branch {name!r}.", next="`quire branch list` shows the branches.", branch=name
+        )
+    return LiveBranch(core, name, ref.line, ref.checkpoint, hint)  # type: ignore[arg-type]
+
+
+def closed(name: str) -> BranchClosed:
+    return BranchClosed(
+        f"Branch {name!r} was deleted.", next="Create it again, or write to another branch.", branch=name
+    )

@@ -1,0 +1,78 @@
+"""Names that people give: tables, branches, tags, commits."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterable
+from datetime import UTC, date, datetime
+from typing import Any
+
+from quire.errors import InvalidInput, InvalidName, TableNotFound
+
+_TABLE = re.compile(r"[^\W\d_][\w.:-]{0,199}|_[\w.:-]{1,199}")
+_REF = re.compile(r"[\w][\w.-]*(/[\w][\w.-]*)*")
+_COMMIT = re.compile(r"(\d{1,19})(?:\.(\d{1,9}))?")
+
+
+def check_table(name: Any) -> str:
+    """Letters, digits, `_ . : -`, starting with a letter or underscore."""
+    if not isinstance(name, str) or not _TABLE.fullmatch(name):
+        raise InvalidName(
+            f"{name!r} is not a table name.",
+            next="Use letters, digits and _ . : - , starting with a letter, at most 200 characters.",
+            name=str(name),
+        )
+    return name
+
+
+def check_ref(name: Any, what: str) -> str:
+    """Like git: words joined by `/`."""
+    if not isinstance(name, str) or not _REF.fullmatch(name) or len(name) > 200 or ".." in name:
+        raise InvalidName(
+            f"{name!r} is not a {what} name.",
+            next="Use letters, digits and _ . - , with / between words, at most 200 characters.",
+            name=str(name),
+        )
+    return name
+
+
+def parse_commit(text: Any) -> tuple[int, int]:
+    """`12.0` or `12` as (slot, index)."""
+    found = _COMMIT.fullmatch(text) if isinstance(text, str) else None
+    if found is None:
+        raise InvalidName(
+            f"{text!r} is not a commit id.", next="Commit ids look like 12.0; `quire log` lists them.", name=str(text)
+        )
+    return int(found[1]), int(found[2] or 0)
+
+
+def parse_time(value: Any) -> datetime:
+    """A datetime, a date, or ISO text; without a zone it is UTC. A date alone means its end."""
+    if isinstance(value, str):
+        try:
+            if re.fullmatch(r"\d{4}-\d\d-\d\d", value):
+                value = date.fromisoformat(value)
+            else:
+                value = datetime.fromisoformat(value)
+        except ValueError:
+            raise InvalidInput(
+                f"{value!r} is not a time.", next="Write 2026-11-01 or 2026-11-01T12:30:00Z.", time=value
+            ) from None
+    if isinstance(value, date) and not isinstance(value, datetime):
+        value = datetime(value.year, value.month, value.day, 23, 59, 59, 999999)
+    if not isinstance(value, datetime):
+        raise InvalidInput(f"{value!r} is not a time.", next="Pass a datetime, a date or ISO text.")
+    return value if value.tzinfo else value.replace(tzinfo=UTC)
+
+
+def no_table(name: str, known: Iterable[str]) -> TableNotFound:
+    names = sorted(known)
+    near = difflib.get_close_matches(name, names, n=1)
+    if near:
+        advice = f"Did you mean {near[0]!r}?"
+    elif names:
+        advice = f"The tables here are {', '.join(names[:20])}{', …' if len(names) > 20 else ''}."
+    else:
+        advice = "There are no tables here yet; create one with create_table."
+    return TableNotFound(f"There is no table {name!r}.", next=advice, table=name)

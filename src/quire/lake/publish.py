@@ -1,0 +1,450 @@
+"""The one door: every change of visible state goes through `commit`.
+
+    move     compare with every commit since the transaction's base; rebase or replay what may follow them
+    stage    every touched table in parallel; nothing is visible
+    publish  create the next slot if it is absent
+    tend     checkpoint, backfill, hint: later, in the background
+
+A lost race leads back to `move` with the winner's record in hand.
+"""
+
+from __future__ import annotations
+
+from concurrent.futures import TimeoutError as NotYet
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from quire.errors import CommitUnknown, Conflict, ExpectationFailed, Fenced, NameConflict
+from quire.formats import Staged, Work
+from quire.lake import tokens, validators
+from quire.lake.conflicts import Rival, judge, refuse
+from quire.lake.core import now_after
+from quire.lake.edits import Edit
+from quire.lake.line import closed
+from quire.lake.names import check_table
+from quire.lake.receipt import Receipt, TableReceipt
+from quire.lake.turns import Turns
+from quire.ledger import FORMAT, Appended, Change, Commit, Pin, Point, Read, Record, State
+from quire.store import Outcome, run_parallel, submit
+
+if TYPE_CHECKING:
+    from quire.lake.transaction import Transaction
+
+MAX_ATTEMPTS = 500
+SETTLE_SECONDS = 15.0
+MOVES_NO_ROW = frozenset({"index", "compact", "rename"})
+
+
+class _Repeated(Exception):
+    """The token was committed before."""
+
+    def __init__(self, at: Point | bool) -> None:
+        self.at = at
+
+
+def commit(tx: Transaction) -> Receipt:
+    """Publish a transaction, or raise: `Conflict` and every other error mean that nothing was committed."""
+    live = tx.live
+    counts = {"rebased": 0, "replayed": 0}
+    turns = Turns(live, tx.write)
+    try:
+        for edit in tx.edits.values():
+            if edit.work is not None:
+                edit.work.settle()
+        if not any(e.changed for e in tx.edits.values()) and tx.stream is None and tx.token is None and not tx.parents:
+            move(tx, live.state, counts)
+            tx.status = "committed"
+            return Receipt(None, live.name, cost=tx.meter.to_dict())
+        for attempt in range(1, MAX_ATTEMPTS + 1):
+            tx.check_deadline()
+            turns.wait(tx.deadline)
+            receipt = _attempt(tx, attempt, counts, hold=turns.losses >= 3)
+            if receipt is not None:
+                return receipt
+            turns.lost()
+        raise Conflict(
+            f"Other writers were faster {MAX_ATTEMPTS} times in a row.",
+            next="Try again when the branch is less busy, or commit less often with more rows.",
+            branch=live.name,
+        )
+    except _Repeated as repeated:
+        tx.status = "committed"
+        where = repeated.at.commit if isinstance(repeated.at, Point) else None
+        return Receipt(where, live.name, repeated=True, cost=tx.meter.to_dict())
+    finally:
+        turns.close()
+
+
+def _attempt(tx: Transaction, attempt: int, counts: dict[str, int], *, hold: bool) -> Receipt | None:
+    """One try at the next slot; None when somebody else took it. With `hold`, other threads wait while this one rebases."""
+    live = tx.live
+    if hold:
+        live.publishing.acquire()
+    try:
+        seen = live.state
+        move(tx, seen, counts)
+        staged = stage(tx)
+        record = build(tx, seen, staged)
+        with live.publishing:
+            if live.state.slot != seen.slot:
+                return None
+            tx.check_deadline()
+            tx.status, tx.slot = "publishing", record.slot
+            appended, interrupted = _append(tx, record)
+            if appended.outcome is Outcome.COMMITTED:
+                live.won(record)
+                tx.status = "committed"
+                receipt = _receipt(tx, record, attempt, counts)
+                tx.receipt = receipt
+                if tx.background is not None:
+                    live.tend(tx.background, backfill=tx.backfill)
+            elif appended.outcome is Outcome.CONFLICT:
+                tx.status = "open"
+                live.lost(appended.winner)
+                receipt = None
+            else:
+                tx.status = "unknown"
+                raise unknown(tx)
+        if interrupted:
+            if receipt is None:
+                tx.status = "discarded"
+            raise KeyboardInterrupt
+        return receipt
+    finally:
+        if hold:
+            live.publishing.release()
+
+
+def _append(tx: Transaction, record: Record) -> tuple[Appended, bool]:
+    """Create the slot in another thread, so that Ctrl-C cannot part the request from its outcome."""
+    future = submit(lambda: tx.live.core.ledger.append(record, deadline=tx.deadline))
+    try:
+        return future.result(), False
+    except KeyboardInterrupt:
+        try:
+            return future.result(timeout=SETTLE_SECONDS), True
+        except (NotYet, KeyboardInterrupt):
+            tx.status = "unknown"
+            raise unknown(tx) from None
+
+
+def unknown(tx: Transaction) -> CommitUnknown:
+    return CommitUnknown(
+        f"The store did not say whether slot {tx.slot} of branch {tx.live.name!r} was written.",
+        next="Do not run it again; settle it with lake.outcome(error).",
+        branch=tx.live.name,
+        slot=tx.slot,
+        write=tx.write,
+    )
+
+
+# -- comparing with what came between -------------------------------------------------------------------------------
+
+
+def move(tx: Transaction, seen: State, counts: dict[str, int]) -> None:
+    """Bring the transaction onto `seen`, or raise why it cannot be."""
+    live = tx.live
+    if seen.closed:
+        raise closed(live.name)
+    if seen.epoch > live.epoch:
+        raise Fenced(
+            f"Another writer has claimed branch {live.name!r} (epoch {seen.epoch}, ours is {live.epoch}).",
+            next="Stop this writer; open the lake again if it should take over.",
+            branch=live.name,
+            epoch=seen.epoch,
+        )
+    done = tokens.used(seen, tx.stream, tx.token)
+    if done is not False:
+        raise _Repeated(done)
+    _check_expectations(tx, seen)
+    rivals = _rivals(tx, seen)
+    _check_names(tx, seen, rivals)
+    for edit in tx.edits.values():
+        if edit.info.id in rivals:
+            _move_edit(tx, edit, seen, rivals[edit.info.id], counts)
+    _check_reads(tx, seen, rivals)
+    _validate(tx)
+    tx.at = seen
+
+
+def _rivals(tx: Transaction, seen: State) -> dict[str, list[Rival]]:
+    """Every commit since the transaction's base, by table."""
+    found: dict[str, list[Rival]] = {}
+    for record in tx.live.history.between(tx.at.slot, seen.slot):
+        for index, commit in enumerate(record.commits):
+            for change in commit.changes:
+                rival = Rival(f"{record.slot}.{index}", commit.author, change)
+                found.setdefault(change.table, []).append(rival)
+    return found
+
+
+def _check_expectations(tx: Transaction, seen: State) -> None:
+    if tx.if_head is not None and (seen.head.slot, seen.head.index) != tx.if_head:
+        slot, index = tx.if_head
+        raise ExpectationFailed(
+            f"The head of branch {tx.live.name!r} is {seen.head.commit}, not {slot}.{index}.",
+            next="Look at what was committed since, and decide anew.",
+            branch=tx.live.name,
+            expected=f"{slot}.{index}",
+            actual=seen.head.commit,
+        )
+    for name, version in tx.expect.items():
+        table = seen.by_name(name)
+        actual = table.pin.counter if table else 0
+        if actual != version:
+            raise ExpectationFailed(
+                f"Table {name!r} is at version {actual}, not {version}.",
+                next="Look at what was committed since, and decide anew.",
+                table=name,
+                expected=version,
+                actual=actual,
+                commit=table.commit.commit if table else None,
+            )
+
+
+def _check_names(tx: Transaction, seen: State, rivals: dict[str, list[Rival]]) -> None:
+    names = seen.names()
+    for edit in tx.edits.values():
+        if not edit.changed:
+            continue
+        if edit.created or edit.renamed:
+            holder = names.get(edit.info.name)
+            freed = holder is not None and holder in tx.edits and _gives_up(tx.edits[holder], edit.info.name)
+            if holder not in (None, edit.info.id) and not freed:
+                by = seen.tables[holder].commit.commit if holder else "?"
+                raise NameConflict(
+                    f"Another writer made a table {edit.info.name!r} first, in commit {by}.",
+                    next="Choose another name, or write to that table.",
+                    table=edit.info.name,
+                    commit=by,
+                )
+        if not edit.created and edit.info.id not in seen.tables:
+            raise Conflict(
+                f"Table {edit.info.name!r} was dropped by commit {rivals[edit.info.id][-1].commit}.",
+                next="Open a fresh snapshot; lake.revert brings the table back.",
+                table=edit.info.name,
+                commit=rivals[edit.info.id][-1].commit,
+                retryable=False,
+            )
+
+
+def _gives_up(edit: Edit, name: str) -> bool:
+    return edit.dropped or edit.info.name != name
+
+
+def _move_edit(tx: Transaction, edit: Edit, seen: State, rivals: list[Rival], counts: dict[str, int]) -> None:
+    """Rebase the staged work on one table over what the rivals did, replay it, or raise."""
+    if not edit.changed:
+        return
+    judge(edit.info.name, edit.ops, rivals)
+    now = seen.tables[edit.info.id]
+    if not edit.renamed and now.info.name != edit.info.name:
+        edit.info = msgspec.structs.replace(edit.info, name=now.info.name)
+    edit.base = now
+    work = edit.work
+    if work is None or not work.changed or work.on(now.pin):
+        return
+    overlap = work.rebase(now.pin, [r.change for r in rivals])
+    if overlap is None:
+        counts["rebased"] += 1
+        return
+    if overlap.hard:
+        raise refuse(edit.info.name, overlap, rivals)
+    if tx.has_read:
+        raise refuse(edit.info.name, overlap, rivals, why="The transaction has read data, so it is not run again here.")
+    work.replay(now.pin)
+    counts["replayed"] += 1
+
+
+def _check_reads(tx: Transaction, seen: State, rivals: dict[str, list[Rival]]) -> None:
+    if tx.isolation == "serializable":
+        for table in _read_tables(tx):
+            for rival in rivals.get(table, ()):
+                if set(rival.change.ops) - MOVES_NO_ROW:
+                    raise Conflict(
+                        f"Table {rival.change.name!r}, which this serializable transaction read, was changed by commit"
+                        f" {rival.commit} ({rival.author}).",
+                        next="Run the transaction again on a fresh snapshot; lake.transact does it for you.",
+                        table=rival.change.name,
+                        commit=rival.commit,
+                    )
+    for check in tx.checks:
+        if check.table not in rivals:
+            continue
+        edit = tx.edits[check.table]
+        if edit.work is not None:
+            check.run(edit.info.name, edit.work.view())
+            continue
+        now = seen.tables.get(check.table)
+        if now is None:
+            raise Conflict(
+                f"Table {edit.info.name!r}, which this transaction relied on, was dropped.",
+                next="Decide anew on a fresh snapshot.",
+                table=edit.info.name,
+                retryable=False,
+            )
+        check.run(now.info.name, tx.live.core.format(now.pin.format).open(now.pin, now.info.name))
+
+
+def _read_tables(tx: Transaction) -> set[str]:
+    """Tables whose content a serializable transaction rests on: read by the program, or searched by a statement."""
+    searched = {i for i, e in tx.edits.items() if {"update", "delete", "upsert", "insert"} & set(e.ops)}
+    return tx.read_tables | searched
+
+
+def _validate(tx: Transaction) -> None:
+    guarded: dict[str, list[str]] = {}
+    for edit in tx.edits.values():
+        if edit.changed and edit.info.validator is not None:
+            guarded.setdefault(edit.info.validator, []).append(edit.info.name)
+    for name, tables in guarded.items():
+        validator = validators.get(name)
+        if validator is not None:
+            validator(tx, tables)
+
+
+# -- staging and the record -------------------------------------------------------------------------------------------
+
+
+def create_work(tx: Transaction, edit: Edit, data: Any, schema: Any, format: str) -> Work:
+    """Write a new table at a fresh location named by its id."""
+    from quire.formats.keys import check_columns, check_distinct
+
+    location = f"tables/{edit.info.id}"
+    work = tx.live.core.format(format).create(
+        location,
+        data,
+        schema=schema,
+        write=tx.write,
+        stable_row_ids=edit.info.stable_row_ids,
+        table=check_table(edit.info.name),
+    )
+    if edit.info.key:
+        view = work.view()
+        check_columns(edit.info.key, view.schema, edit.info.name)
+        if view.count():
+            keys = view.scan(columns=edit.info.key).read_all()
+            check_distinct(keys, edit.info.key, edit.info.name)
+    return work
+
+
+def registered_location(tx: Transaction, uri: str) -> str:
+    """A table below the lake is pinned relative to it, so that the lake can be copied; others by their address."""
+    import os
+
+    root = tx.live.core.store.uri
+    text = os.path.abspath(uri) if "://" not in uri else uri.rstrip("/")
+    return text[len(root) + 1 :] if text.startswith(root + "/") else text
+
+
+def stage(tx: Transaction) -> dict[str, Staged]:
+    """Write every touched table's new state, in parallel, and make it durable on a local disk."""
+    works = {i: e.work for i, e in tx.edits.items() if e.work is not None and e.work.changed}
+
+    def one(table: str, work: Work) -> Staged:
+        staged = work.stage()
+        if tx.live.core.store.is_local:
+            _make_durable(tx, staged)
+        return staged
+
+    done = run_parallel([lambda t=t, w=w: one(t, w) for t, w in works.items()])  # type: ignore[misc]
+    return dict(zip(works, done, strict=True))
+
+
+def _make_durable(tx: Transaction, staged: Staged) -> None:
+    import os
+
+    store = tx.live.core.store
+    root = staged.pin.location
+    base = root if os.path.isabs(root) else os.path.join(store.uri, root)
+    paths: list[str] = []
+    for name in staged.files:
+        path = os.path.join(base, name)
+        if name and not name.endswith("/"):
+            paths.append(path)
+            continue
+        for folder, _, files in os.walk(path):
+            paths.extend(os.path.join(folder, f) for f in files)
+    store.sync(paths)
+
+
+def build(tx: Transaction, seen: State, staged: dict[str, Staged]) -> Record:
+    """The record that would extend `seen` by this transaction."""
+    now = now_after(seen.time)
+    changes = tuple(c for i, e in tx.edits.items() if (c := _change(e, staged.get(i))) is not None)
+    reads = [check.record() for check in tx.checks]
+    if tx.isolation == "serializable":
+        reads += [Read(kind="table", table=t) for t in sorted(_read_tables(tx))]
+    entry = Commit(
+        write=tx.write,
+        time=now,
+        author=tx.author,
+        message=tx.message,
+        parents=(seen.head, *tx.parents),
+        changes=changes,
+        reads=tuple(reads),
+        isolation=tx.isolation,
+        stream=tx.stream,
+        token=tx.token,
+        reverts=tx.reverts,
+    )
+    return Record(
+        format=FORMAT,
+        branch=tx.live.line.branch,
+        slot=seen.slot + 1,
+        write=tx.write,
+        previous=seen.write,
+        time=now,
+        epoch=tx.live.epoch,
+        checkpoint=seen.checkpoint,
+        commits=(entry,),
+    )
+
+
+def _change(edit: Edit, staged: Staged | None) -> Change | None:
+    if not edit.changed:
+        return None
+    pin: Pin | None = None
+    added = removed = 0
+    keys: tuple[Any, ...] = ()
+    if staged is not None:
+        pin, keys, added, removed = staged.pin, staged.keys, staged.added, staged.removed
+    elif edit.pin is not None:
+        pin = edit.pin
+        if edit.base is not None:
+            pin = msgspec.structs.replace(pin, counter=edit.base.pin.counter + 1)
+        before = edit.base.pin.rows if edit.base else 0
+        added, removed = max(0, pin.rows - before), max(0, before - pin.rows)
+    elif not edit.dropped and not edit.renamed and edit.base is not None and edit.info == edit.base.info:
+        return None
+    info = edit.info if edit.base is None or edit.info != edit.base.info else None
+    if edit.dropped and edit.base is not None:
+        removed = edit.base.pin.rows
+    return Change(
+        table=edit.info.id,
+        name=edit.info.name,
+        ops=tuple(edit.ops),  # type: ignore[arg-type]
+        pin=pin,
+        info=info,
+        keys=keys,
+        added=added,
+        removed=removed,
+    )
+
+
+def _receipt(tx: Transaction, record: Record, attempt: int, counts: dict[str, int]) -> Receipt:
+    entry = record.commits[0]
+    versions = {
+        c.name: TableReceipt(c.pin.counter if c.pin else None, c.ops, c.added, c.removed) for c in entry.changes
+    }
+    return Receipt(
+        commit=f"{record.slot}.0",
+        branch=tx.live.name,
+        time=record.time,
+        tables=versions,
+        attempts=attempt,
+        rebased=counts["rebased"],
+        replayed=counts["replayed"],
+        cost=tx.meter.to_dict(),
+    )

@@ -1,0 +1,73 @@
+"""Undo a commit by a new one."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from quire.errors import Conflict, InvalidInput
+from quire.lake.conflicts import KINDS
+from quire.lake.edits import Edit
+from quire.lake.receipt import Receipt
+from quire.lake.transaction import Transaction
+from quire.ledger import Change, Point, State
+
+if TYPE_CHECKING:
+    from quire.lake.lake import Lake
+
+
+def revert(lake: Lake, point: Point, message: str | None) -> Receipt:
+    """Tables that nobody touched since go back to their earlier pin; in others the commit's own rows are undone."""
+    history = lake._live.history
+    if point.slot == 0:
+        raise InvalidInput("The commit that created the lake cannot be reverted.", next="Choose a later one.")
+    now = lake._live.refresh()
+    after = history.at(point)
+    before = history.at_slot(point.slot - 1) if point.index == 0 else history.at_slot(point.slot, point.index - 1)
+    entry = history.records([point.slot])[0].commits[point.index]
+    tx = lake.transaction(message or f"revert {point.commit}: {entry.message}")
+    tx.at = now
+    tx.reverts = point
+    for change in entry.changes:
+        edit = _undo(tx, change, before, after, now, point)
+        if edit is not None:
+            tx.edits[change.table] = edit
+    return tx.commit()
+
+
+def _undo(tx: Transaction, change: Change, before: State, after: State, now: State, point: Point) -> Edit | None:
+    was, became, present = (s.tables.get(change.table) for s in (before, after, now))
+    if was is None:  # the commit created the table
+        if present is None:
+            return None
+        if present.commit != point:
+            raise _later(change.name, present.commit.commit, point)
+        return Edit(present.info, present, ops=["drop"], dropped=True)
+    if became is None:  # the commit dropped it
+        if present is not None:
+            return None
+        return Edit(was.info, None, ops=["restore"], pin=was.pin)
+    if present is None:
+        raise _later(change.name, "a later commit", point)
+    renamed = was.info.name != present.info.name
+    info = was.info
+    if present.commit == point:
+        return Edit(info, present, ops=["restore"], pin=was.pin, renamed=renamed)
+    if any(KINDS[op] in ("exclusive", "upkeep") or op == "rename" for op in change.ops):
+        raise _later(change.name, present.commit.commit, point)
+    edit = Edit(present.info, present)
+    format_ = tx.live.core.format(present.pin.format)
+    edit.work = format_.begin(present.pin, write=tx.write, table=present.info.name)
+    if not format_.undo(edit.work, was.pin, became.pin, key=present.info.key):
+        raise _later(change.name, present.commit.commit, point)
+    edit.did("update")
+    return edit
+
+
+def _later(table: str, commit: str, point: Point) -> Conflict:
+    return Conflict(
+        f"Table {table!r} was changed again by {commit}, so commit {point.commit} cannot be undone there.",
+        next="Revert the later commit first, or correct the rows with a new transaction.",
+        table=table,
+        commit=commit,
+        retryable=False,
+    )

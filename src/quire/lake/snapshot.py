@@ -1,0 +1,90 @@
+"""All tables at one commit: what a reader holds for as long as it likes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from datetime import datetime
+from html import escape
+from typing import TYPE_CHECKING, Any
+
+from quire.lake import sql
+from quire.lake.names import no_table
+from quire.lake.table import Rows, Table
+from quire.ledger import State, TableState, decode, encode
+
+if TYPE_CHECKING:
+    from quire.lake.core import Core
+
+
+class Snapshot:
+    """A consistent view of every table at one commit.
+
+        snap = lake.snapshot()
+        snap["documents"].count()
+        snap.sql("select count(*) from documents join chunks using (doc_id)").to_pandas()
+
+    A snapshot can be pickled and opened in another process; it then reads the same commit.
+    """
+
+    def __init__(self, core: Core, state: State, branch: str) -> None:
+        self._core = core
+        self._state = state
+        self.branch = branch
+
+    @property
+    def commit(self) -> str:
+        return self._state.head.commit
+
+    @property
+    def time(self) -> datetime:
+        return self._state.time
+
+    def tables(self) -> list[str]:
+        """Names of the tables, sorted."""
+        return sorted(t.info.name for t in self._state.tables.values())
+
+    def __getitem__(self, name: str) -> Table:
+        found = self._state.by_name(name)
+        if found is None:
+            raise no_table(name, self.tables())
+        return self._table(found)
+
+    def __contains__(self, name: object) -> bool:
+        return isinstance(name, str) and self._state.by_name(name) is not None
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.tables())
+
+    def __len__(self) -> int:
+        return len(self._state.tables)
+
+    def sql(self, query: str, params: Sequence[Any] | dict[str, Any] | None = None) -> Rows:
+        """Run one SELECT over the tables of this snapshot; `params` bind `?` or `$name`. Results stream."""
+        self._core.check()
+        return sql.run(query, params, self.tables(), lambda name: self[name]._view().dataset())
+
+    def _table(self, found: TableState) -> Table:
+        core = self._core
+        core.check()
+        return Table(found, lambda: core.format(found.pin.format).open(found.pin, found.info.name), owner=self)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        core = self._core
+        return _reopen, (core.store.uri, core.store.options, encode(self._state), self.branch)
+
+    def __repr__(self) -> str:
+        return f"<Snapshot {self.commit} of {self.branch!r}: {len(self)} tables>"
+
+    def _repr_html_(self) -> str:
+        rows = "".join(
+            f"<tr><td>{escape(t.info.name)}</td><td>{t.pin.counter}</td><td>{t.pin.rows}</td><td>{t.pin.bytes}</td></tr>"
+            for t in sorted(self._state.tables.values(), key=lambda t: t.info.name)
+        )
+        head = "<tr><th>table</th><th>version</th><th>rows</th><th>bytes</th></tr>"
+        return f"<b>{escape(self.branch)}</b> at {self.commit}<table>{head}{rows}</table>"
+
+
+def _reopen(uri: str, options: dict[str, str], state: bytes, branch: str) -> Snapshot:
+    from quire.lake.core import Core
+
+    return Snapshot(Core.open(uri, options, read_only=True), decode(state, State, "a pickled snapshot"), branch)

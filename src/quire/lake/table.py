@@ -1,0 +1,223 @@
+"""A table at a snapshot: reading it as Arrow, pandas, polars, DuckDB, or by search."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from html import escape
+from typing import TYPE_CHECKING, Any
+
+from quire.errors import InvalidInput, Unsupported
+from quire.formats import Search, View
+from quire.ledger import TableState
+
+if TYPE_CHECKING:
+    import duckdb
+    import pandas as pd
+    import polars as pl
+    import pyarrow as pa
+
+
+class Rows:
+    """Rows that stream: from a scan, a search or a SQL query. Consumed once.
+
+    Anything that reads Arrow streams can take it as it is (`pa.table(rows)`, `pl.DataFrame(rows)`, DuckDB, …).
+    """
+
+    def __init__(self, reader: pa.RecordBatchReader, keep: Any = None) -> None:
+        self._reader = reader
+        self._keep = keep
+
+    @property
+    def schema(self) -> pa.Schema:
+        return self._reader.schema
+
+    def __iter__(self) -> Iterator[pa.RecordBatch]:
+        """Record batches, as they arrive."""
+        return iter(self._reader)
+
+    def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
+        return self._reader.__arrow_c_stream__(requested_schema)
+
+    def to_reader(self) -> pa.RecordBatchReader:
+        return self._reader
+
+    def to_arrow(self) -> pa.Table:
+        return self._reader.read_all()
+
+    def to_pylist(self) -> list[dict[str, Any]]:
+        return list(self.to_arrow().to_pylist())
+
+    def to_pandas(self) -> pd.DataFrame:
+        _need("pandas")
+        return self.to_arrow().to_pandas()
+
+    def to_polars(self) -> pl.DataFrame:
+        polars = _need("polars")
+        frame = polars.from_arrow(self.to_arrow())
+        return frame
+
+    def _repr_html_(self) -> str:
+        return "<i>rows not read yet: call to_arrow(), to_pandas() or to_polars()</i>"
+
+
+class Table:
+    """One table at one commit. It never changes and never sees anything newer.
+
+        snap["documents"].scan(filter="year > 2020", columns=["id", "title"], limit=10).to_pandas()
+    """
+
+    def __init__(self, state: TableState, view: Callable[[], View], owner: Any = None) -> None:
+        self._state = state
+        self._open = view
+        self._owner = owner
+
+    @property
+    def name(self) -> str:
+        return self._state.info.name
+
+    @property
+    def id(self) -> str:
+        return self._state.info.id
+
+    @property
+    def key(self) -> tuple[str, ...]:
+        """The key columns, or () for a table without a key."""
+        return self._state.info.key
+
+    @property
+    def version(self) -> int:
+        """The table's own counter: it rises by one with every commit that touches the table."""
+        return self._state.pin.counter
+
+    @property
+    def commit(self) -> str:
+        """The commit that last moved this table."""
+        return self._state.commit.commit
+
+    @property
+    def schema(self) -> pa.Schema:
+        return self._view().schema
+
+    def count(self, filter: str | None = None) -> int:
+        """The number of rows; without a filter it costs no request."""
+        return self._state.pin.rows if filter is None else self._view().count(filter)
+
+    def scan(
+        self,
+        *,
+        columns: Sequence[str] | None = None,
+        filter: Any = None,
+        limit: int | None = None,
+        offset: int | None = None,
+        batch_size: int | None = None,
+    ) -> Rows:
+        """Stream rows. `filter` is SQL text or a pyarrow expression; filter, columns and limit are pushed into the scan."""
+        return Rows(
+            self._view().scan(columns=columns, filter=filter, limit=limit, offset=offset, batch_size=batch_size)
+        )
+
+    def search(
+        self,
+        query: Any,
+        *,
+        column: str | None = None,
+        limit: int = 10,
+        filter: Any = None,
+        columns: Sequence[str] | None = None,
+        metric: str | None = None,
+        nprobes: int | None = None,
+        refine: int | None = None,
+    ) -> Rows:
+        """Vector search when `query` is a vector, full-text search when it is text; the filter applies first.
+
+        Without an index a vector search is exact; rows that an index does not cover yet are searched too.
+        Results carry `_distance` or `_score`.
+        """
+        if isinstance(query, str):
+            found = Search(text=query, text_columns=(column,) if column else ())
+        else:
+            found = Search(vector=(self._vector_column(column), query), metric=metric, nprobes=nprobes, refine=refine)
+        return Rows(self._view().scan(columns=columns, filter=filter, limit=limit, search=found))
+
+    def _vector_column(self, column: str | None) -> str:
+        if column is not None:
+            return column
+        vectors = [f.name for f in self.schema if getattr(f.type, "list_size", None)]
+        if len(vectors) != 1:
+            raise InvalidInput(
+                f"Table {self.name!r} has {len(vectors)} vector columns.",
+                next=f"Name one with column=: {', '.join(vectors)}." if vectors else "A vector search needs one.",
+                table=self.name,
+            )
+        return vectors[0]
+
+    def to_arrow(self) -> pa.Table:
+        return self.scan().to_arrow()
+
+    def to_pylist(self) -> list[dict[str, Any]]:
+        return self.scan().to_pylist()
+
+    def to_pandas(self) -> pd.DataFrame:
+        return self.scan().to_pandas()
+
+    def to_polars(self) -> pl.DataFrame:
+        return self.scan().to_polars()
+
+    def to_duckdb(self, connection: duckdb.DuckDBPyConnection | None = None) -> duckdb.DuckDBPyRelation:
+        """A lazy DuckDB relation over the table; DuckDB pushes filters and columns into the scan."""
+        import duckdb
+
+        link = connection or duckdb.connect()
+        return link.from_arrow(self._view().dataset())
+
+    def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
+        return self.scan().__arrow_c_stream__(requested_schema)
+
+    def indexes(self) -> list[dict[str, Any]]:
+        """Indexes with their kind, columns, and how many rows they cover."""
+        return self._view().indexes()
+
+    def describe(self) -> dict[str, Any]:
+        """Everything `quire table describe` prints."""
+        pin = self._state.pin
+        return {
+            "name": self.name,
+            "id": self.id,
+            "format": pin.format,
+            "location": pin.location,
+            "version": pin.counter,
+            "commit": self.commit,
+            "key": list(self.key),
+            "rows": pin.rows,
+            "bytes": pin.bytes,
+            "stable_row_ids": self._state.info.stable_row_ids,
+            "columns": [{"name": f.name, "type": str(f.type), "nullable": f.nullable} for f in self.schema],
+            "indexes": self.indexes(),
+        }
+
+    def _view(self) -> View:
+        return self._open()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _from_snapshot, (self._owner, self.name)
+
+    def __repr__(self) -> str:
+        return f"<Table {self.name!r} version {self.version}, {self._state.pin.rows} rows>"
+
+    def _repr_html_(self) -> str:
+        columns = "".join(f"<tr><td>{escape(f.name)}</td><td>{escape(str(f.type))}</td></tr>" for f in self.schema)
+        return f"<b>{escape(self.name)}</b> version {self.version}, {self._state.pin.rows} rows<table>{columns}</table>"
+
+
+def _from_snapshot(snapshot: Any, name: str) -> Table:
+    table: Table = snapshot[name]
+    return table
+
+
+def _need(package: str) -> Any:
+    import importlib
+
+    try:
+        return importlib.import_module(package)
+    except ImportError:
+        raise Unsupported(f"{package} is not installed.", next=f"pip install {package}.", package=package) from None

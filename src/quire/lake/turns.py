@@ -1,0 +1,106 @@
+"""Fair turns among writers that keep losing to each other.
+
+After a few losses a writer takes the branch's one *waiting* seat; others that meet contention see it and let it pass. This is politeness, not a
+lock: nobody needs it for correctness, it is bounded in time, and an uncontended commit never looks at it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import time
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from quire.errors import QuireError
+from quire.store import Store
+
+if TYPE_CHECKING:
+    from quire.lake.line import LiveBranch
+
+PATIENCE = 4
+"""Losses before a writer asks for its turn."""
+SEAT_SECONDS = 3.0
+"""How long a seat counts, so that a dead waiter holds nobody up."""
+LET_PASS_SECONDS = 0.4
+
+
+class Seat(msgspec.Struct, frozen=True):
+    write: str
+    time: datetime
+
+
+class Turns:
+    """One transaction's turns at a branch."""
+
+    def __init__(self, live: LiveBranch, write: str) -> None:
+        self._live = live
+        self._store = live.core.store
+        self._key = seat_key(live.line.branch)
+        self._write = write
+        self._seated = False
+        self.losses = 0
+
+    def lost(self) -> None:
+        self.losses += 1
+
+    def wait(self, deadline: float | None) -> None:
+        """Before a new attempt: back off a little, and let a writer that has waited longer go first."""
+        if self.losses == 0 and not self._live.crowded:
+            return
+        with contextlib.suppress(QuireError):
+            if self.losses >= PATIENCE and not self._seated:
+                self._seated = self._sit()
+            if not self._seated:
+                self._let_pass(deadline)
+        if self.losses and not self._seated:
+            _sleep(random.uniform(0, min(0.002 * 2 ** min(self.losses, 6), 0.1)), deadline)
+
+    def close(self) -> None:
+        if self._seated:
+            with contextlib.suppress(QuireError):
+                self._store.delete(self._key)
+
+    def _sit(self) -> bool:
+        holder = holder_of(self._store, self._key)
+        if holder is not None and holder.write != self._write and _age(holder) < SEAT_SECONDS:
+            return False
+        self._store.put(self._key, msgspec.json.encode(Seat(self._write, datetime.now(UTC))))
+        return True
+
+    def _let_pass(self, deadline: float | None) -> None:
+        until = time.monotonic() + LET_PASS_SECONDS
+        while time.monotonic() < until and (deadline is None or time.monotonic() < deadline):
+            holder = holder_of(self._store, self._key)
+            if holder is None or holder.write == self._write or _age(holder) >= SEAT_SECONDS:
+                return
+            time.sleep(random.uniform(0.005, 0.02))
+
+
+def seat_key(branch: str) -> str:
+    return f"_quire/log/{branch}/waiting"
+
+
+def holder_of(store: Store, key: str) -> Seat | None:
+    body = store.get_or_none(key)
+    try:
+        return msgspec.json.decode(body, type=Seat) if body else None
+    except msgspec.MsgspecError:
+        return None
+
+
+def somebody_waits(store: Store, branch: str) -> bool:
+    """Whether a writer asks for its turn now. A writer that never loses learns it here, off the critical path."""
+    holder = holder_of(store, seat_key(branch))
+    return holder is not None and _age(holder) < SEAT_SECONDS
+
+
+def _age(seat: Seat) -> float:
+    return abs((datetime.now(UTC) - seat.time).total_seconds())
+
+
+def _sleep(seconds: float, deadline: float | None) -> None:
+    left = seconds if deadline is None else min(seconds, max(0.0, deadline - time.monotonic()))
+    time.sleep(left)

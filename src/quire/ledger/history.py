@@ -1,0 +1,264 @@
+"""States of a branch, read from a ledger: cold open, refresh, time travel, the log.
+
+A state is reached from the nearest checkpoint by folding the records after it. Everything that can be read in
+parallel is, so that a cold open is bounded at any depth.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Iterator
+from datetime import datetime
+from urllib.parse import quote
+
+import msgspec
+
+from quire.errors import CommitNotFound, FormatError
+from quire.ledger.protocol import Ledger
+from quire.ledger.records import Commit, Hint, Point, Record, corrupt, decode, encode
+from quire.ledger.refs import Line
+from quire.ledger.state import State, commit_at, fold, genesis
+from quire.store import Outcome, Store, run_parallel
+
+CHECKPOINT_EVERY = 32
+RECENT = 512
+AHEAD = 8
+"""How many slots beyond a known one are read at once when there is news."""
+
+
+class History:
+    """One branch's line of records."""
+
+    def __init__(self, store: Store, ledger: Ledger, line: Line, checkpoint: Point | None = None) -> None:
+        self._store = store
+        self._ledger = ledger
+        self.line = line
+        self._start_checkpoint = checkpoint
+        self._recent: OrderedDict[int, Record] = OrderedDict()
+
+    # -- reaching a state -------------------------------------------------------------------------------------
+
+    def open(self, hint: Hint | None = None) -> State:
+        """The newest state, from nothing. `hint` may be None, stale or wrong."""
+        believed, checkpoint = self.line.start - 1, self._start_checkpoint
+        if hint is not None and hint.branch == self.line.branch and hint.head >= believed:
+            believed = hint.head
+            if self._plausible(hint.checkpoint, believed):
+                checkpoint = hint.checkpoint
+        state, unread = None, {}
+        if believed - (checkpoint.slot if checkpoint else -1) <= 4 * CHECKPOINT_EVERY:
+            state, unread = self._replay(believed, checkpoint, ahead=2)
+        if state is None:
+            head = max(self._ledger.head(self.line.branch, believed), self.line.start - 1)
+            return self.at_slot(head)
+        return self._follow(state, unread)
+
+    def refresh(self, state: State) -> State:
+        """The newest state, from a recent one. No news costs one request."""
+        return self._follow(state, {})
+
+    def at_slot(self, slot: int, index: int | None = None) -> State:
+        """The state after slot `slot`, or after commit `slot`.`index`."""
+        if slot < 0:
+            raise self.no_commit(f"{slot}")
+        [record] = self._ledger.read(self.line.owner(slot), [slot])
+        if record is None or (index is not None and commit_at(record, index) is None):
+            raise self.no_commit(f"{slot}.{index or 0}")
+        limit = self.line.limit(slot)
+        upto = limit if index is None else index
+        near = record.checkpoint if self._plausible(record.checkpoint, slot - 1) else None
+        state, _ = self._replay(slot, near, upto=upto)
+        if state is None:
+            raise corrupt(f"log {self.line.branch}", f"slot {slot} exists but a slot before it is missing")
+        return state
+
+    def at(self, point: Point) -> State:
+        if not self.line.contains(point):
+            raise self.no_commit(point.commit)
+        return self.at_slot(point.slot, point.index)
+
+    def at_time(self, head: State, when: datetime) -> State:
+        """The state at the last commit whose record time is not after `when`."""
+        if when >= head.time:
+            return head
+        low, high = -1, head.slot
+        while high - low > 1:
+            step = max(1, (high - low) // 17)
+            slots = list(range(low + step, high, step))[:17]
+            for slot, record in zip(slots, self.records(slots), strict=True):
+                if record.time <= when:
+                    low = max(low, slot)
+                else:
+                    high = min(high, slot)
+                    break
+        if low < 0:
+            raise CommitNotFound(
+                f"There is no commit at or before {when.isoformat()}.",
+                next="Use a later time; `quire log` shows when each commit was made.",
+                time=when.isoformat(),
+            )
+        return self.at_slot(low)
+
+    def _replay(
+        self, slot: int, checkpoint: Point | None, *, ahead: int = 0, upto: int | None = None
+    ) -> tuple[State | None, dict[int, Record | None]]:
+        """State after `slot` in one parallel round; None when that slot or one before it is missing.
+
+        Also returns what was read of the `ahead` slots after it.
+        """
+        first = checkpoint.slot + 1 if checkpoint else 0
+        slots = [*range(first, slot + 1), *range(max(slot, -1) + 1, max(slot, -1) + 1 + ahead)]
+        reads: list[Callable[[], object]] = [lambda: self._checkpoint(checkpoint), lambda: self._read(slots)]
+        base, found = run_parallel(reads)
+        assert isinstance(found, dict)
+        if checkpoint is not None and base is None:
+            # A hint or record that names a checkpoint which is not there: fall back to the whole log.
+            return self._replay(slot, None, ahead=ahead, upto=upto)
+        state = base if isinstance(base, State) else None
+        for number in range(first, slot + 1):
+            record = found.get(number)
+            if record is None:
+                return None, {}
+            limit = upto if number == slot and upto is not None else self.line.limit(number)
+            state = genesis(record) if state is None else fold(state, record, upto=limit)
+        return state, {n: found[n] for n in slots if n > slot}
+
+    def advance(self, state: State, winner: Record) -> State:
+        """The newest state, given the record that holds the slot after `state`."""
+        return self._follow(state, {winner.slot: winner})
+
+    def _follow(self, state: State, known: dict[int, Record | None]) -> State:
+        """Fold every record after `state`, reading ahead in growing batches; far behind, leap to a checkpoint."""
+        batches = iter((1, AHEAD))
+        while True:
+            following = state.slot + 1
+            if following not in known:
+                ahead = next(batches, 0)
+                if ahead == 0:
+                    head = self._ledger.head(self.line.branch, state.slot)
+                    if head - state.slot > 2 * CHECKPOINT_EVERY:
+                        state = self.at_slot(head)
+                        following = state.slot + 1
+                    ahead = 2 * CHECKPOINT_EVERY
+                slots = list(range(following, following + ahead))
+                known = dict(zip(slots, self._ledger.read(self.line.branch, slots), strict=True))
+            record = known[following]
+            if record is None:
+                return state
+            state = fold(state, record)
+            self.remember(record)
+
+    def remember(self, record: Record) -> None:
+        """Keep a record of this branch's own log, so that comparing with it costs nothing."""
+        self._recent[record.slot] = record
+        while len(self._recent) > RECENT:
+            self._recent.popitem(last=False)
+
+    def between(self, after: int, upto: int) -> list[Record]:
+        """Every record after slot `after` up to slot `upto`: what a transaction must be compared with."""
+        slots = list(range(after + 1, upto + 1))
+        missing = [s for s in slots if s not in self._recent]
+        fetched = dict(zip(missing, self.records(missing), strict=True)) if missing else {}
+        return [fetched.get(s) or self._recent[s] for s in slots]
+
+    def _plausible(self, checkpoint: Point | None, before: int) -> bool:
+        """Whether a named checkpoint can be one of this line at or before a slot. A fork inside a group has none at its slot."""
+        if checkpoint is None or not 0 <= checkpoint.slot <= before:
+            return False
+        return self.line.owner(checkpoint.slot) == checkpoint.branch and self.line.limit(checkpoint.slot) is None
+
+    def _read(self, slots: list[int]) -> dict[int, Record | None]:
+        """Slots of the line, each from the log that owns it."""
+        by_owner: dict[str, list[int]] = {}
+        for slot in slots:
+            by_owner.setdefault(self.line.owner(slot), []).append(slot)
+        parts = run_parallel([lambda o=o, s=s: self._ledger.read(o, s) for o, s in by_owner.items()])  # type: ignore[misc]
+        return {
+            slot: record
+            for slots_of, records in zip(by_owner.values(), parts, strict=True)
+            for slot, record in zip(slots_of, records, strict=True)
+        }
+
+    # -- checkpoints and hints --------------------------------------------------------------------------------
+
+    def checkpoint_due(self, state: State) -> bool:
+        last = state.checkpoint.slot if state.checkpoint else -1
+        return state.slot - last >= CHECKPOINT_EVERY
+
+    def write_checkpoint(self, state: State) -> Point:
+        """Store `state`. Its bytes follow from its slot alone, so it does not matter who writes it or how often."""
+        at = Point(branch=state.branch, slot=state.slot)
+        body = encode(msgspec.structs.replace(state, checkpoint=None))
+        created = self._store.create(_checkpoint_key(at), body, mine=lambda found: found == body)
+        if created.outcome is Outcome.UNKNOWN:
+            raise corrupt(_checkpoint_key(at), "the store did not say whether it was written")
+        return at
+
+    def _checkpoint(self, at: Point | None) -> State | None:
+        if at is None:
+            return None
+        key = _checkpoint_key(at)
+        body = self._store.get_or_none(key)
+        if body is None:
+            return None
+        state = decode(body, State, key)
+        if state.slot != at.slot or state.branch != at.branch:
+            raise corrupt(key, f"it says it is the state at slot {state.slot} of log {state.branch}")
+        return msgspec.structs.replace(state, checkpoint=at)
+
+    # -- the log ----------------------------------------------------------------------------------------------
+
+    def records(self, slots: list[int]) -> list[Record]:
+        found = self._read(slots)
+        for slot in slots:
+            if found[slot] is None:
+                raise corrupt(f"log {self.line.branch}", f"slot {slot} is missing")
+        return [record for slot in slots if (record := found[slot]) is not None]
+
+    def commits(self, head: State, *, after: int = -1) -> Iterator[tuple[Point, Commit]]:
+        """Commits from the head backwards, newest first, down to and without slot `after`."""
+        newest, size = head.slot, 8
+        while newest > after:
+            slots = list(range(newest, max(after, newest - size), -1))
+            for record in self.records(slots):
+                limit = self.line.limit(record.slot) if record.slot < self.line.start else None
+                for index in reversed(range(len(record.commits))):
+                    if limit is not None and index > limit:
+                        continue
+                    if record.slot == head.slot and index > head.head.index:
+                        continue
+                    yield Point(branch=record.branch, slot=record.slot, index=index), record.commits[index]
+            newest, size = slots[-1] - 1, min(size * 4, 128)
+
+    def no_commit(self, text: str) -> CommitNotFound:
+        return CommitNotFound(
+            f"There is no commit {text} on this branch.",
+            next="`quire log` lists the commits of a branch.",
+            commit=text,
+        )
+
+
+def read_hint(store: Store, name: str) -> Hint | None:
+    return parse_hint(store.get_or_none(hint_key(name)), name)
+
+
+def parse_hint(body: bytes | None, name: str) -> Hint | None:
+    """A hint may lie or be garbage: anything unreadable counts as no hint."""
+    if body is None:
+        return None
+    try:
+        return decode(body, Hint, hint_key(name))
+    except FormatError:
+        return None
+
+
+def write_hint(store: Store, name: str, hint: Hint) -> None:
+    store.put(hint_key(name), encode(hint))
+
+
+def hint_key(name: str) -> str:
+    return f"_quire/hint-{quote(name, safe='')}"
+
+
+def _checkpoint_key(at: Point) -> str:
+    return f"_quire/log/{at.branch}/checkpoint-{at.slot:020d}"

@@ -1,0 +1,83 @@
+"""The log ledger: one immutable object per slot, created if absent."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from quire.ledger.protocol import Appended
+from quire.ledger.records import Commit, Record, Stored, corrupt, decode, encode
+from quire.ledger.search import last_existing
+from quire.store import Outcome, Store
+
+MAX_RECORD = 64 * 1024
+"""A record larger than this moves its commits to a side object, written before publish."""
+
+
+class SideObject(Stored):
+    format: int
+    commits: tuple[Commit, ...]
+
+
+class LogLedger:
+    """Slots at `_quire/log/<branch-id>/<20 digits>`."""
+
+    name = "log"
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def append(self, record: Record, *, deadline: float | None = None) -> Appended:
+        data = encode(record)
+        if len(data) > MAX_RECORD:
+            record = self._move_aside(record)
+            data = encode(record)
+        key = slot_key(record.branch, record.slot)
+
+        def mine(found: bytes) -> bool:
+            return decode(found, Record, key).write == record.write
+
+        created = self._store.create(key, data, mine=mine, deadline=deadline)
+        if created.outcome is not Outcome.CONFLICT:
+            return Appended(created.outcome)
+        if created.found is None:
+            return Appended(Outcome.CONFLICT, self.read(record.branch, [record.slot])[0])
+        return Appended(Outcome.CONFLICT, self._decode(created.found, record.branch, record.slot))
+
+    def read(self, branch: str, slots: Sequence[int]) -> list[Record | None]:
+        bodies = self._store.get_many([slot_key(branch, slot) for slot in slots])
+        return [
+            None if body is None else self._decode(body, branch, slot) for slot, body in zip(slots, bodies, strict=True)
+        ]
+
+    def head(self, branch: str, at_least: int) -> int:
+        def exists(slots: Sequence[int]) -> list[bool]:
+            return [body is not None for body in self._store.get_many([slot_key(branch, s) for s in slots])]
+
+        return last_existing(exists, at_least)
+
+    def _move_aside(self, record: Record) -> Record:
+        name = f"side-{record.write}"
+        body = SideObject(format=record.format, commits=record.commits)
+        self._store.put(f"_quire/log/{record.branch}/{name}", encode(body))
+        return msgspec.structs.replace(record, commits=(), side=name)
+
+    def _decode(self, body: bytes, branch: str, slot: int) -> Record:
+        key = slot_key(branch, slot)
+        record = decode(body, Record, key)
+        if record.branch != branch or record.slot != slot:
+            raise corrupt(key, f"it says it is slot {record.slot} of log {record.branch}")
+        if record.side is None:
+            return record
+        if record.side != f"side-{record.write}":
+            raise corrupt(key, "it names a side object that is not its own")
+        side = f"_quire/log/{branch}/{record.side}"
+        found = self._store.get_or_none(side)
+        if found is None:
+            raise corrupt(side, f"it is missing, and slot {slot} needs it")
+        return msgspec.structs.replace(record, commits=decode(found, SideObject, side).commits)
+
+
+def slot_key(branch: str, slot: int) -> str:
+    return f"_quire/log/{branch}/{slot:020d}"

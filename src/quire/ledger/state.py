@@ -1,0 +1,128 @@
+"""The state of a branch at one slot: the fold of its records.
+
+A checkpoint is a stored state. Folding is pure and deterministic, so a checkpoint always equals a replay.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+import msgspec
+
+from quire.ledger.records import Change, Commit, Pin, Point, Record, Stored, TableInfo, corrupt
+
+MAX_TOKENS = 10_000
+KEPT_TOKENS = 9_000
+
+
+class TableState(Stored):
+    """A table as a commit sees it, and the commit that last moved it."""
+
+    info: TableInfo
+    pin: Pin
+    commit: Point
+
+
+class State(Stored):
+    """All pins at one commit, with what writers need to extend the chain."""
+
+    format: int
+    branch: str
+    slot: int
+    write: str
+    """Write id of the record at `slot`: the predecessor of the next one."""
+    time: datetime
+    head: Point
+    tables: dict[str, TableState] = {}
+    epoch: int = 0
+    closed: bool = False
+    streams: dict[str, int] = {}
+    tokens: dict[str, tuple[Point, datetime]] = {}
+    tokens_since: datetime | None = None
+    """Tokens minted before this may have been forgotten; they are refused instead of repeated."""
+    checkpoint: Point | None = None
+
+    def by_name(self, name: str) -> TableState | None:
+        return next((t for t in self.tables.values() if t.info.name == name), None)
+
+    def names(self) -> dict[str, str]:
+        return {t.info.name: t.info.id for t in self.tables.values()}
+
+
+def genesis(record: Record) -> State:
+    """The state at slot 0 of the first branch."""
+    head = Point(branch=record.branch, slot=0, index=0)
+    return State(
+        format=record.format, branch=record.branch, slot=0, write=record.write, time=record.time, head=head
+    )
+
+
+def fold(state: State, record: Record, *, upto: int | None = None) -> State:
+    """The state after `record`, or after its commit `upto` only."""
+    if record.previous != state.write:
+        raise corrupt(
+            f"slot {record.slot} of log {record.branch}",
+            f"it follows record {record.previous}, but the record before it is {state.write}",
+        )
+    tables = dict(state.tables)
+    streams, tokens, since = state.streams, state.tokens, state.tokens_since
+    head = state.head
+    for index, commit in enumerate(record.commits):
+        if upto is not None and index > upto:
+            break
+        head = Point(branch=record.branch, slot=record.slot, index=index)
+        for change in commit.changes:
+            _apply(tables, change, head)
+        if commit.stream is not None:
+            last = max(commit.stream.sequence, streams.get(commit.stream.scope, commit.stream.sequence))
+            streams = {**streams, commit.stream.scope: last}
+        if commit.token is not None:
+            tokens = {**tokens, commit.token.id: (head, commit.token.minted)}
+            if len(tokens) > MAX_TOKENS:
+                tokens, since = _forget(tokens, since)
+    return msgspec.structs.replace(
+        state,
+        branch=record.branch,
+        slot=record.slot,
+        write=record.write,
+        time=record.time,
+        head=head,
+        tables=tables,
+        epoch=max(state.epoch, record.epoch),
+        closed=record.kind == "closed",
+        streams=streams,
+        tokens=tokens,
+        tokens_since=since,
+        checkpoint=_newer(record.checkpoint, state.checkpoint),
+    )
+
+
+def _newer(a: Point | None, b: Point | None) -> Point | None:
+    if a is None or b is None:
+        return a or b
+    return a if a.slot >= b.slot else b
+
+
+def _apply(tables: dict[str, TableState], change: Change, at: Point) -> None:
+    known = tables.get(change.table)
+    info = change.info or (known.info if known else None)
+    if "drop" in change.ops and change.pin is None:
+        tables.pop(change.table, None)
+        return
+    pin = change.pin or (known.pin if known else None)
+    if info is None or pin is None:
+        raise corrupt(f"commit {at.commit} of log {at.branch}", f"it changes table {change.table}, which does not exist")
+    tables[change.table] = TableState(info=info, pin=pin, commit=at)
+
+
+def _forget(
+    tokens: dict[str, tuple[Point, datetime]], since: datetime | None
+) -> tuple[dict[str, tuple[Point, datetime]], datetime | None]:
+    newest = sorted(tokens.items(), key=lambda item: (item[1][1], item[0]), reverse=True)
+    kept = dict(sorted(newest[:KEPT_TOKENS]))
+    gone = newest[KEPT_TOKENS][1][1]
+    return kept, gone if since is None else max(since, gone)
+
+
+def commit_at(record: Record, index: int) -> Commit | None:
+    return record.commits[index] if 0 <= index < len(record.commits) else None

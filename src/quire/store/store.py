@@ -1,0 +1,253 @@
+"""The one way in which Quire touches storage: objects below a root, on disk, in memory or in a cloud.
+
+store = Store.open("s3://bucket/lake", {"aws_region": "eu-central-1"})
+store.create("log/1", b"…", mine=lambda found: found == b"…").outcome
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from typing import Any, TypeVar
+
+from quire import errors
+from quire.store import meter
+from quire.store.address import Address, check_key, check_prefix, parse
+from quire.store.backend import Backend, Entry, Failure, Reason
+from quire.store.local import LocalFiles
+from quire.store.outcome import Created, pause, settle
+from quire.store.parallel import run_parallel
+from quire.store.remote import RemoteObjects
+
+T = TypeVar("T")
+
+
+class Store:
+    """Objects below one root. Safe to share between threads; every request is metered.
+
+    Keys are names joined by '/', relative to the root. Reads, overwrites, deletes and listings are repeated when the
+    store fails in a way that may pass. What cannot be done raises a `QuireError` that names the root and, where there
+    is one, the key; no error and no `repr` holds a storage option.
+    """
+
+    def __init__(self, address: Address, options: Mapping[str, str], backend: Backend) -> None:
+        self.uri = address.uri
+        self.scheme = address.scheme
+        self.options = dict(options)
+        self._backend = backend
+
+    @staticmethod
+    def open(uri: str | os.PathLike[str], options: Mapping[str, str] | None = None) -> Store:
+        """Open a root without touching it.
+
+        `options` are the storage options that Lance takes too (`aws_access_key_id`, `aws_endpoint`, `allow_http`, …),
+        on top of the environment. `memory://name` is one store per name and process.
+        """
+        address = parse(uri)
+        given = {key: str(value) for key, value in (options or {}).items()}
+        backend: Backend = LocalFiles(address.path) if address.scheme == "file" else RemoteObjects(address, given)
+        return Store(address, given, backend)
+
+    @property
+    def is_local(self) -> bool:
+        return self.scheme == "file"
+
+    def child_uri(self, key: str) -> str:
+        """The URI of something below the root, as Lance wants it."""
+        check_key(key)
+        return os.path.join(self.uri, *key.split("/")) if self.is_local else f"{self.uri}/{key}"
+
+    def get(self, key: str) -> bytes:
+        """The object's bytes; raises `NotFound`."""
+        check_key(key)
+        return self._ask("get", key, partial(self._backend.get, key))
+
+    def get_or_none(self, key: str) -> bytes | None:
+        """The object's bytes, or None where there is no object."""
+        try:
+            return self.get(key)
+        except errors.NotFound:
+            return None
+
+    def get_many(self, keys: Sequence[str]) -> list[bytes | None]:
+        """All these objects, read in parallel, in the order of the keys; None where there is no object."""
+        return run_parallel([partial(self.get_or_none, key) for key in keys])
+
+    def get_range(self, key: str, start: int, length: int) -> bytes:
+        """Bytes from `start`, which must lie inside the object; fewer than `length` if the object ends before."""
+        check_key(key)
+        if start < 0 or length < 0:
+            raise errors.InvalidInput(f"{length} bytes from {start} is not a range.", key=key)
+        if length == 0:
+            return b""
+        return self._ask("get", key, partial(self._backend.get_range, key, start, length))
+
+    def get_ranges(self, key: str, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
+        """Several (start, length) ranges of one object, read in parallel with one request each."""
+        return run_parallel([partial(self.get_range, key, start, length) for start, length in ranges])
+
+    def stat(self, key: str) -> Entry | None:
+        """Size and time of an object, or None where there is no object."""
+        check_key(key)
+        try:
+            return self._ask("head", key, partial(self._backend.head, key))
+        except errors.NotFound:
+            return None
+
+    def put(self, key: str, data: bytes) -> None:
+        """Write an object whether or not it exists. Readers see all of the old bytes or all of the new ones."""
+        check_key(key)
+        self._ask("put", key, partial(self._backend.put, key, data), bytes_out=len(data))
+
+    def create(self, key: str, data: bytes, *, mine: Callable[[bytes], bool], deadline: float | None = None) -> Created:
+        """Write an object only if the key is free, and say who owns it now.
+
+        After any failure the key is read: `mine` must tell, without raising, whether bytes found there are this very
+        write, so `data` should hold a unique id. `UNKNOWN` means that the write may have happened or may still happen;
+        reading the key later settles it. An error means that nothing was written. No attempt starts after `deadline`
+        (a `time.monotonic()` value), but a write that was sent is always followed up by one read.
+        """
+        check_key(key)
+        put = partial(self._send, "create", partial(self._backend.create, key, data), len(data))
+        read = partial(self._send, "get", partial(self._backend.get, key))
+        try:
+            return settle(put, read, mine, deadline)
+        except Failure as caught:
+            failure = caught
+        raise self._error("create", key, failure)
+
+    def delete(self, key: str) -> None:
+        """Remove an object; a missing one is fine."""
+        check_key(key)
+        self._ask("delete", key, partial(self._backend.delete, key))
+
+    def list(self, prefix: str, *, after: str | None = None) -> Iterator[Entry]:
+        """All objects below the folder `prefix`, at any depth, sorted by key; only keys greater than `after`, if given.
+
+        `a` and `a/` are the same folder and do not hold `ab`; the empty prefix is the root.
+        """
+        folder = check_prefix(prefix)
+        if after is not None:
+            check_key(after)
+        return self._in_order(folder, after) if self._backend.in_order else self._sorted(folder, after)
+
+    def _in_order(self, folder: str, after: str | None) -> Iterator[Entry]:
+        attempt = 0
+        while True:
+            try:
+                for page in self._pages(folder, after):
+                    yield from page
+                    after, attempt = page[-1].key, 0
+                return
+            except Failure as caught:
+                failure = caught
+            attempt += 1
+            self._give_up_or_pause("list", folder, failure, attempt)
+
+    def _sorted(self, folder: str, after: str | None) -> Iterator[Entry]:
+        attempt = 0
+        while True:
+            try:
+                entries = [entry for page in self._pages(folder, None) for entry in page]
+                break
+            except Failure as caught:
+                failure = caught
+            attempt += 1
+            self._give_up_or_pause("list", folder, failure, attempt)
+        yield from sorted((entry for entry in entries if after is None or entry.key > after), key=lambda e: e.key)
+
+    def _pages(self, folder: str, after: str | None) -> Iterator[Sequence[Entry]]:
+        """The pages of one listing, each counted as a request."""
+        pages = self._backend.pages(folder, after)
+        empty = True
+        while True:
+            start = time.perf_counter()
+            page: Sequence[Entry] | None = None
+            try:
+                page = next(pages, ())
+            finally:
+                # The end of a listing comes with its last page; only an empty one has a request for it.
+                if page is None or page or empty:
+                    meter.record("list", start=start, end=time.perf_counter())
+            if not page:
+                return
+            yield page
+            empty = False
+
+    def sync(self, paths: Iterable[str]) -> None:
+        """On local disk, make these files and the folders that lead to them from the root durable; elsewhere they are.
+
+        For files that others wrote. Paths are keys or absolute.
+        """
+        wanted = list(dict.fromkeys(paths))
+        try:
+            self._backend.sync(wanted)
+            return
+        except Failure as caught:
+            failure = caught
+        raise self._error("sync", ", ".join(wanted[:3]), failure)
+
+    def __repr__(self) -> str:
+        return f"Store({self.uri!r})"
+
+    def _send(self, kind: str, call: Callable[[], T], bytes_out: int = 0) -> T:
+        """One request, counted."""
+        start = time.perf_counter()
+        received = 0
+        try:
+            result = call()
+            received = len(result) if isinstance(result, bytes) else 0
+            return result
+        finally:
+            meter.record(kind, start=start, end=time.perf_counter(), bytes_in=received, bytes_out=bytes_out)
+
+    def _ask(self, kind: str, key: str, call: Callable[[], T], bytes_out: int = 0) -> T:
+        """A request that may be repeated."""
+        attempt = 0
+        while True:
+            try:
+                return self._send(kind, call, bytes_out)
+            except Failure as caught:
+                failure = caught
+            attempt += 1
+            self._give_up_or_pause(kind, key, failure, attempt)
+
+    def _give_up_or_pause(self, verb: str, key: str, failure: Failure, attempt: int) -> None:
+        if failure.reason is not Reason.FAILED or attempt >= self._backend.attempts:
+            raise self._error(verb, key, failure)
+        pause(attempt)
+
+    def _error(self, verb: str, key: str, failure: Failure) -> errors.QuireError:
+        where: dict[str, Any] = {"uri": self.uri, "key": key}
+        if failure.reason is Reason.ABSENT and verb in ("get", "head", "sync"):
+            return errors.NotFound(f"There is no {key!r} in {self.uri}.", **where)
+        what = f"{self.uri}: {verb} of {key!r} failed"
+        if failure.reason is Reason.DENIED:
+            return errors.PermissionDenied(
+                f"{what}, permission denied ({failure.detail}).",
+                next="Check that the credentials, or this user, may do that there.",
+                **where,
+            )
+        if failure.reason is Reason.ABSENT:
+            place = "directory" if self.is_local else "bucket or container"
+            return errors.StorageError(
+                f"{what}: the {place} does not exist ({failure.detail}).",
+                next=f"Create the {place} first, or correct the address.",
+                retryable=False,
+                **where,
+            )
+        if failure.reason is Reason.LATE:
+            return errors.DeadlineExceeded(f"{what}: {failure.detail}.", next="Allow more time.", **where)
+        if failure.reason is Reason.UNSAFE:
+            return errors.UnsafeStore(
+                f"{what}: {failure.detail}.", next="Keep the lake on another file system or store.", **where
+            )
+        if failure.reason is Reason.REFUSED:
+            return errors.StorageError(
+                f"{what} ({failure.detail}).", next="Correct the cause; nothing was changed.", retryable=False, **where
+            )
+        return errors.StorageError(
+            f"{what} ({failure.detail}).", next="Check that the store can be reached, and try again.", **where
+        )

