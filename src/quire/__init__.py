@@ -1,11 +1,11 @@
 """Quire: many tables on object storage move in one atomic commit.
 
-    import quire
-    lake = quire.create("./lake")
-    with lake.transaction("first commit") as tx:
-        tx.create_table("people", [{"id": 1, "name": "Ada"}], key="id")
-        tx.create_table("places", [{"id": 1, "city": "London"}], key="id")
-    lake.snapshot().sql("select * from people join places using (id)").to_arrow()
+import quire
+lake = quire.create("./lake")
+with lake.transaction("first commit") as tx:
+    tx.create_table("people", [{"id": 1, "name": "Ada"}], key="id")
+    tx.create_table("places", [{"id": 1, "city": "London"}], key="id")
+lake.snapshot().sql("select * from people join places using (id)").to_arrow()
 """
 
 from quire import errors

@@ -1,7 +1,7 @@
 """From whatever the user holds to Arrow batches that fit a table's schema.
 
-Accepted: anything with `__arrow_c_stream__` or `__arrow_c_array__` (Arrow, polars, DuckDB, pandas 3, …), pandas frames, lists of dicts,
-dicts of columns, and iterators of batches larger than memory.
+Accepted: anything with `__arrow_c_stream__` or `__arrow_c_array__` (Arrow, polars, DuckDB, pandas 3, …), pandas
+frames, lists of dicts, dicts of columns, and iterators of batches larger than memory.
 """
 
 from __future__ import annotations
@@ -55,8 +55,10 @@ def source(data: Any, schema: pa.Schema | None = None) -> Source:
     if hasattr(data, "__arrow_c_stream__"):
         reader = pa.RecordBatchReader.from_stream(data)
         # Frames (polars, pandas) are in memory; a reader or a DuckDB relation may be larger than it.
-        return _from_table(reader.read_all()) if hasattr(data, "columns") and hasattr(data, "__len__") else _plain(
-            Source(reader.schema, reader, whole=False)
+        return (
+            _from_table(reader.read_all())
+            if hasattr(data, "columns") and hasattr(data, "__len__")
+            else _plain(Source(reader.schema, reader, whole=False))
         )
     if hasattr(data, "__arrow_c_array__"):
         return _from_table(pa.Table.from_batches([pa.record_batch(data)]))
@@ -81,7 +83,9 @@ def fit(data: Source, schema: pa.Schema, *, table: str, missing: Missing = "erro
     extra = [n for n in data.schema.names if n not in want]
     absent = [n for n in schema.names if n not in have]
     if len(have) != len(data.schema.names):
-        raise SchemaMismatch(f"The data for table {table!r} has two columns of one name.", next="Rename one.", table=table)
+        raise SchemaMismatch(
+            f"The data for table {table!r} has two columns of one name.", next="Rename one.", table=table
+        )
     if extra:
         raise SchemaMismatch(
             f"Table {table!r} has no column {_names(extra)}.",
@@ -212,7 +216,14 @@ def _from_python(build: Any, schema: pa.Schema | None, names: Iterable[str]) -> 
             hint = pa.schema([schema.field(n).with_nullable(True) for n in names])
     try:
         return _from_table(build(hint))
-    except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, OverflowError, TypeError, ValueError) as error:
+    except (
+        pa.ArrowInvalid,
+        pa.ArrowTypeError,
+        pa.ArrowNotImplementedError,
+        OverflowError,
+        TypeError,
+        ValueError,
+    ) as error:
         raise SchemaMismatch(
             f"The rows cannot be read as one table: {str(error).splitlines()[0]}.",
             next="Give every row the same types, one per column.",
@@ -220,7 +231,6 @@ def _from_python(build: Any, schema: pa.Schema | None, names: Iterable[str]) -> 
 
 
 def _from_iterator(items: Iterator[Any], schema: pa.Schema | None) -> Source:
-    import pyarrow as pa
 
     try:
         first = next(items)

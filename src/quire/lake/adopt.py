@@ -1,4 +1,7 @@
-"""Foreign writes: a plain Lance client wrote to a table behind Quire's back. They are never overwritten and never lost."""
+"""Foreign writes.
+
+A plain Lance client wrote to a table behind Quire's back. They are never overwritten and never lost.
+"""
 
 from __future__ import annotations
 

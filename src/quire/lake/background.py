@@ -1,4 +1,7 @@
-"""Work that may happen later or not at all: hints, checkpoints, backfill. One thread per lake, tasks of one name coalesced."""
+"""Work that may happen later or not at all.
+
+Hints, checkpoints, backfill. One thread per lake, tasks of one name coalesced.
+"""
 
 from __future__ import annotations
 

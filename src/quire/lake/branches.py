@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
@@ -76,9 +77,11 @@ def create(core: Core, source: LiveBranch, name: str, at: Point) -> None:
     check_ref(name, "branch")
     if name == MAIN:
         raise _exists(name)
-    (ref, generation), record = run_parallel(  # type: ignore[misc]
-        [lambda: core.refs.get("branch", name), lambda: source.history.records([at.slot])[0]]
-    )
+    reads: list[Callable[[], Any]] = [
+        lambda: core.refs.get("branch", name),
+        lambda: source.history.records([at.slot])[0],
+    ]
+    (ref, generation), record = run_parallel(reads)
     if ref is not None and ref.kind == "branch" and _is_open(core, name):
         raise _exists(name)
     made = new_ref(
@@ -210,7 +213,9 @@ def create_tag(core: Core, name: str, at: Point, message: str = "") -> None:
     ref, generation = core.refs.get("tag", name)
     if ref is not None and ref.kind == "tag":
         raise _tagged(name)
-    made = new_ref("tag", name, author=core.author, time=datetime.now(UTC), target=at, message=message, line=_line_to(core, at))
+    made = new_ref(
+        "tag", name, author=core.author, time=datetime.now(UTC), target=at, message=message, line=_line_to(core, at)
+    )
     if not core.refs.create("tag", made, generation + 1):
         raise _tagged(name)
 

@@ -1,6 +1,7 @@
 """Who may commit after whom: the conflict table, by what both did to one table.
 
-The table decides by kind of operation. Where it says *rebase*, the format still looks at rows and keys before anything is moved.
+The table decides by kind of operation. Where it says *rebase*, the format still looks at rows and keys before
+anything is moved.
 """
 
 from __future__ import annotations
@@ -34,7 +35,10 @@ KINDS: dict[str, Kind] = {
     "index": "upkeep",
     "compact": "upkeep",
 }
-"""What a rival's operation counts as. A rename moves no row and a table's identity is not its name: others rebase over it."""
+"""What a rival's operation counts as.
+
+A rename moves no row and a table's identity is not its name: others rebase over it.
+"""
 
 
 def verdict(mine: str, theirs: str) -> Verdict:

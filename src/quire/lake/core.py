@@ -78,7 +78,10 @@ class Core:
     def create(
         uri: str | os.PathLike[str], options: Mapping[str, str] | None = None, *, author: str | None = None
     ) -> Core:
-        """Make a lake: prove that the store honours create-if-absent, write slot 0, then the file that makes it a lake."""
+        """Make a lake.
+
+        Prove that the store honours create-if-absent, write slot 0, then the file that makes it a lake.
+        """
         store = Store.open(uri, options)
         if store.get_or_none(FORMAT_KEY) is not None:
             raise _exists(store)

@@ -127,7 +127,8 @@ class TableDiff:
     @cached_property
     def rows(self) -> _Rows:
         """The rows themselves, as Arrow tables: added, changed_before, changed_after, removed."""
-        assert self.old is not None and self.new is not None
+        assert self.old is not None
+        assert self.new is not None
         format_ = self.core.format(self.new.pin.format)
         gone, come = format_.changed_rows(self.old.pin, self.new.pin)
         key = tuple(self.new.info.key) if self.new.info.key == self.old.info.key else ()
@@ -145,7 +146,10 @@ class TableDiff:
 
 
 def _compare(gone: pa.Table, come: pa.Table, key: tuple[str, ...]) -> _Rows:
-    """Cancel rows that were only moved; pair the rest by key. Columns are matched by position, never by pasted names."""
+    """Cancel rows that were only moved.
+
+    Pair the rest by key. Columns are matched by position, never by pasted names.
+    """
     import duckdb
     import pyarrow as pa
 

@@ -51,7 +51,10 @@ def create(
     backfill: bool = True,
     exist_ok: bool = False,
 ) -> Lake:
-    """Make a new lake, after proving that the store honours create-if-absent. With `exist_ok` an existing one is opened."""
+    """Make a new lake, after proving that the store honours create-if-absent.
+
+    With `exist_ok` an existing one is opened.
+    """
     from quire.errors import LakeExists
 
     try:
@@ -66,11 +69,11 @@ def create(
 class Lake:
     """A handle on one branch of a lake. Safe to share between threads.
 
-        lake = quire.open("s3://bucket/lake")
-        with lake.transaction("nightly ingest") as tx:
-            tx["documents"].append(docs)
-            tx["chunks"].append(chunks)
-        lake.snapshot()["documents"].count()
+    lake = quire.open("s3://bucket/lake")
+    with lake.transaction("nightly ingest") as tx:
+        tx["documents"].append(docs)
+        tx["chunks"].append(chunks)
+    lake.snapshot()["documents"].count()
     """
 
     def __init__(
@@ -263,10 +266,8 @@ class Lake:
     def outcome(self, unsettled: CommitUnknown | Transaction) -> Outcome:
         """Settle an unknown commit with one read: COMMITTED, CONFLICT, or UNKNOWN while the slot is still empty."""
         self._core.check()
-        if isinstance(unsettled, Transaction):
-            slot, write = unsettled.slot, unsettled.write
-        else:
-            slot, write = unsettled.fields.get("slot"), unsettled.fields.get("write")
+        slot: int | None = unsettled.slot
+        write: str | None = unsettled.write
         if slot is None or write is None:
             raise InvalidInput("This was never sent to the store.", next="Run the transaction again.")
         [record] = self._core.ledger.read(self._live.line.owner(slot), [slot])
@@ -287,7 +288,10 @@ class Lake:
         return branches.list_branches(self._core)
 
     def create_branch(self, name: str, *, at: str | None = None) -> Lake:
-        """A new branch that starts at a commit (or tag) of this branch; default: its head. Costs the same for any number of tables."""
+        """A new branch that starts at a commit (or tag) of this branch.
+
+        Default: its head. Costs the same for any number of tables.
+        """
         self._core.check_writable()
         point = self._live.refresh().head if at is None else self._resolve_point(at)
         branches.create(self._core, self._live, name, point)

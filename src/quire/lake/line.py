@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Callable
+from typing import Any
 
 import msgspec
 
@@ -85,7 +87,9 @@ class LiveBranch:
         background.submit(("checkpoint", self.name), self.checkpoint)
         if backfill and self.is_main:
             background.submit(("backfill", self.name), self.backfill)
-        background.submit(("hint", self.name), self.hint, delay=max(0.0, self._hinted + HINT_SECONDS - time.monotonic()))
+        background.submit(
+            ("hint", self.name), self.hint, delay=max(0.0, self._hinted + HINT_SECONDS - time.monotonic())
+        )
 
     def checkpoint(self, *, force: bool = False) -> None:
         state = self._state
@@ -98,9 +102,7 @@ class LiveBranch:
 
     def hint(self) -> None:
         state = self._state
-        body = Hint(
-            branch=self.line.branch, head=state.slot, checkpoint=state.checkpoint, backfilled=self.backfilled
-        )
+        body = Hint(branch=self.line.branch, head=state.slot, checkpoint=state.checkpoint, backfilled=self.backfilled)
         write_hint(self.core.store, self.name, body)
         self._hinted = time.monotonic()
         if somebody_waits(self.core.store, self.line.branch):
@@ -134,13 +136,13 @@ def open_branch(core: Core, name: str) -> LiveBranch:
     if name == MAIN:
         hint = core.take_hint() or read_hint(core.store, MAIN)
         return LiveBranch(core, name, Line(branch=core.about.main), None, hint)
-    found, hint = run_parallel([lambda: core.refs.get("branch", name), lambda: read_hint(core.store, name)])
-    ref = found[0]  # type: ignore[index]
+    reads: list[Callable[[], Any]] = [lambda: core.refs.get("branch", name), lambda: read_hint(core.store, name)]
+    (ref, _), hint = run_parallel(reads)
     if ref is None or ref.kind == "gone" or ref.line is None:
         raise BranchNotFound(
             f"There is no branch {name!r}.", next="`quire branch list` shows the branches.", branch=name
         )
-    return LiveBranch(core, name, ref.line, ref.checkpoint, hint)  # type: ignore[arg-type]
+    return LiveBranch(core, name, ref.line, ref.checkpoint, hint)
 
 
 def closed(name: str) -> BranchClosed:

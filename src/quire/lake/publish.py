@@ -77,7 +77,10 @@ def commit(tx: Transaction) -> Receipt:
 
 
 def _attempt(tx: Transaction, attempt: int, counts: dict[str, int], *, hold: bool) -> Receipt | None:
-    """One try at the next slot; None when somebody else took it. With `hold`, other threads wait while this one rebases."""
+    """One try at the next slot.
+
+    None when somebody else took it. With `hold`, other threads wait while this one rebases.
+    """
     live = tx.live
     if hold:
         live.publishing.acquire()

@@ -82,7 +82,8 @@ class CommitInfo:
             message=commit.message,
             time=commit.time,
             tables={
-                c.name: TableReceipt(c.pin.counter if c.pin else None, c.ops, c.added, c.removed) for c in commit.changes
+                c.name: TableReceipt(c.pin.counter if c.pin else None, c.ops, c.added, c.removed)
+                for c in commit.changes
             },
             write=commit.write,
             token=token,

@@ -49,11 +49,12 @@ class Rows:
 
     def to_pandas(self) -> pd.DataFrame:
         _need("pandas")
-        return self.to_arrow().to_pandas()
+        frame: pd.DataFrame = self.to_arrow().to_pandas()
+        return frame
 
     def to_polars(self) -> pl.DataFrame:
         polars = _need("polars")
-        frame = polars.from_arrow(self.to_arrow())
+        frame: pl.DataFrame = polars.from_arrow(self.to_arrow())
         return frame
 
     def _repr_html_(self) -> str:
@@ -63,7 +64,7 @@ class Rows:
 class Table:
     """One table at one commit. It never changes and never sees anything newer.
 
-        snap["documents"].scan(filter="year > 2020", columns=["id", "title"], limit=10).to_pandas()
+    snap["documents"].scan(filter="year > 2020", columns=["id", "title"], limit=10).to_pandas()
     """
 
     def __init__(self, state: TableState, view: Callable[[], View], owner: Any = None) -> None:
@@ -111,7 +112,10 @@ class Table:
         offset: int | None = None,
         batch_size: int | None = None,
     ) -> Rows:
-        """Stream rows. `filter` is SQL text or a pyarrow expression; filter, columns and limit are pushed into the scan."""
+        """Stream rows.
+
+        `filter` is SQL text or a pyarrow expression; filter, columns and limit are pushed into the scan.
+        """
         return Rows(
             self._view().scan(columns=columns, filter=filter, limit=limit, offset=offset, batch_size=batch_size)
         )
@@ -142,7 +146,7 @@ class Table:
     def _vector_column(self, column: str | None) -> str:
         if column is not None:
             return column
-        vectors = [f.name for f in self.schema if getattr(f.type, "list_size", None)]
+        vectors: list[str] = [f.name for f in self.schema if getattr(f.type, "list_size", None)]
         if len(vectors) != 1:
             raise InvalidInput(
                 f"Table {self.name!r} has {len(vectors)} vector columns.",

@@ -1,7 +1,8 @@
 """Idempotency tokens: a transaction with a token commits at most once per branch lineage.
 
-A *stream* token is a position in a named stream and is remembered for ever. An *opaque* token is minted by `token()`, carries its time,
-and is remembered for `WINDOW`; an older one is refused, because nobody can tell any more whether it was used.
+A *stream* token is a position in a named stream and is remembered for ever. An *opaque* token is minted by `token()`,
+carries its time, and is remembered for `WINDOW`; an older one is refused, because nobody can tell any more whether it
+was used.
 """
 
 from __future__ import annotations

@@ -39,10 +39,10 @@ Status = Literal["open", "publishing", "committed", "discarded", "unknown"]
 class Transaction:
     """Changes several tables in one commit. As a context manager it commits on exit and discards on an exception.
 
-        with lake.transaction("nightly ingest") as tx:
-            tx["documents"].append(docs)
-            tx["chunks"].upsert(chunks, on="id")
-        tx.receipt.commit
+    with lake.transaction("nightly ingest") as tx:
+        tx["documents"].append(docs)
+        tx["chunks"].upsert(chunks, on="id")
+    tx.receipt.commit
     """
 
     def __init__(
@@ -101,7 +101,10 @@ class Transaction:
             self.discard()
 
     def commit(self) -> Receipt:
-        """Publish. Afterwards `receipt` holds the proof; on an error nothing was committed, except for `CommitUnknown`."""
+        """Publish.
+
+        Afterwards `receipt` holds the proof; on an error nothing was committed, except for `CommitUnknown`.
+        """
         self.check_open()
         try:
             with attached(self.meter):
@@ -120,7 +123,9 @@ class Transaction:
         self.live.core.check_writable()
         if self.status != "open":
             raise TransactionClosed(
-                f"This transaction is {self.status}.", next="Begin a new one with lake.transaction().", status=self.status
+                f"This transaction is {self.status}.",
+                next="Begin a new one with lake.transaction().",
+                status=self.status,
             )
         self.check_deadline()
 
@@ -234,7 +239,10 @@ class Transaction:
             return sql.run(query, params, self._names, lambda name: self[name]._view().dataset())
 
     def view(self, edit: Edit, *, note: bool = True) -> View:
-        """The table as this transaction sees it. A read by the user's program is noted: its decisions may rest on it."""
+        """The table as this transaction sees it.
+
+        A read by the user's program is noted: its decisions may rest on it.
+        """
         if note:
             self.has_read = True
             self.read_tables.add(edit.info.id)
@@ -246,7 +254,10 @@ class Transaction:
 
 
 class TransactionTable(Table):
-    """A table inside a transaction: everything a `Table` can, seeing the transaction's own writes, and the writing verbs."""
+    """A table inside a transaction.
+
+    Everything a `Table` can, seeing the transaction's own writes, and the writing verbs.
+    """
 
     def __init__(self, tx: Transaction, edit: Edit) -> None:
         self._tx, self._edit = tx, edit
@@ -308,8 +319,8 @@ class TransactionTable(Table):
     ) -> int:
         """Set columns where a condition holds: text in `exprs` is SQL over the row, everything in `values` is a value.
 
-            tx["t"].update({"hits": "hits + 1"}, where="id = 7")
-            tx["t"].update(values={"name": "Ada"}, where="id = 7")
+        tx["t"].update({"hits": "hits + 1"}, where="id = 7")
+        tx["t"].update(values={"name": "Ada"}, where="id = 7")
         """
         given = dict(exprs or {})
         literal = {**{n: v for n, v in given.items() if not isinstance(v, str)}, **dict(values or {})}
@@ -323,7 +334,10 @@ class TransactionTable(Table):
         return int(self._do("delete", lambda w: w.delete(where)))
 
     def overwrite(self, data: Any, *, schema: Literal["keep", "replace"] = "keep") -> int:
-        """Replace all rows; with `schema="replace"` also the columns. Indexes are dropped with the rows they covered."""
+        """Replace all rows.
+
+        With `schema="replace"` also the columns. Indexes are dropped with the rows they covered.
+        """
         return int(self._do("overwrite", lambda w: w.overwrite(data, self.key, schema=schema)))
 
     # -- columns ----------------------------------------------------------------------------------------------

@@ -1,7 +1,8 @@
 """Fair turns among writers that keep losing to each other.
 
-After a few losses a writer takes the branch's one *waiting* seat; others that meet contention see it and let it pass. This is politeness, not a
-lock: nobody needs it for correctness, it is bounded in time, and an uncontended commit never looks at it.
+After a few losses a writer takes the branch's one *waiting* seat; others that meet contention see it and let it pass.
+This is politeness, not a lock: nobody needs it for correctness, it is bounded in time, and an uncontended commit
+never looks at it.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Rules that a higher layer puts on tables.
 
-A table's record names its validator. The lake knows only the name; when no validator of that name is installed, writes to the table are refused.
-A validator is called before every publish, on the base the commit would land on.
+A table's record names its validator. The lake knows only the name; when no validator of that name is installed,
+writes to the table are refused. A validator is called before every publish, on the base the commit would land on.
 """
 
 from __future__ import annotations

@@ -45,7 +45,8 @@ class History:
             believed = hint.head
             if self._plausible(hint.checkpoint, believed):
                 checkpoint = hint.checkpoint
-        state, unread = None, {}
+        state: State | None = None
+        unread: dict[int, Record | None] = {}
         if believed - (checkpoint.slot if checkpoint else -1) <= 4 * CHECKPOINT_EVERY:
             state, unread = self._replay(believed, checkpoint, ahead=2)
         if state is None:
@@ -162,7 +163,10 @@ class History:
         return [fetched.get(s) or self._recent[s] for s in slots]
 
     def _plausible(self, checkpoint: Point | None, before: int) -> bool:
-        """Whether a named checkpoint can be one of this line at or before a slot. A fork inside a group has none at its slot."""
+        """Whether a named checkpoint can be one of this line at or before a slot.
+
+        A fork inside a group has none at its slot.
+        """
         if checkpoint is None or not 0 <= checkpoint.slot <= before:
             return False
         return self.line.owner(checkpoint.slot) == checkpoint.branch and self.line.limit(checkpoint.slot) is None

@@ -15,7 +15,7 @@ MAX_RECORD = 64 * 1024
 """A record larger than this moves its commits to a side object, written before publish."""
 
 
-class SideObject(Stored):
+class SideObject(Stored, frozen=True):
     format: int
     commits: tuple[Commit, ...]
 

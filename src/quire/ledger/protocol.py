@@ -32,5 +32,8 @@ class Ledger(Protocol):
         ...
 
     def head(self, branch: str, at_least: int) -> int:
-        """The newest slot, given one that is believed to exist. Bounded hops at any distance, and right if the belief is wrong."""
+        """The newest slot, given one that is believed to exist.
+
+        Bounded hops at any distance, and right if the belief is wrong.
+        """
         ...

@@ -24,7 +24,7 @@ class Stored(msgspec.Struct, frozen=True, omit_defaults=True):
     """Base of everything stored. Unknown fields are ignored, so a minor addition stays readable."""
 
 
-class Pin(Stored):
+class Pin(Stored, frozen=True):
     """The exact state of one table at a commit."""
 
     format: str
@@ -37,7 +37,7 @@ class Pin(Stored):
     """The newest linear version of the table whose rows this state includes: foreign commits up to it were adopted."""
 
 
-class TableInfo(Stored):
+class TableInfo(Stored, frozen=True):
     """What does not change with every write: identity, name, key, options."""
 
     id: str
@@ -47,7 +47,7 @@ class TableInfo(Stored):
     validator: str | None = None
 
 
-class Keys(Stored):
+class Keys(Stored, frozen=True):
     """Hashes of the keys a commit inserted, so that most races are settled without reading data."""
 
     columns: tuple[str, ...]
@@ -75,7 +75,7 @@ Op = Literal[
 ]
 
 
-class Change(Stored):
+class Change(Stored, frozen=True):
     """What one commit did to one table."""
 
     table: str
@@ -88,7 +88,7 @@ class Change(Stored):
     removed: int = 0
 
 
-class Read(Stored):
+class Read(Stored, frozen=True):
     """A read that a decision rested on; it is executed again on every new base before publish."""
 
     kind: Literal["key-exists", "key-absent", "no-row", "table"]
@@ -97,21 +97,21 @@ class Read(Stored):
     count: int = 0
 
 
-class StreamToken(Stored):
+class StreamToken(Stored, frozen=True):
     """Position `sequence` of a stream `scope`: kept for ever, compared with >=."""
 
     scope: str
     sequence: int
 
 
-class OpaqueToken(Stored):
+class OpaqueToken(Stored, frozen=True):
     """A one-off token that carries its minting time."""
 
     id: str
     minted: datetime
 
 
-class Point(Stored, order=True):
+class Point(Stored, frozen=True, order=True):
     """A commit, wherever it lies: branch id, slot and position within the slot."""
 
     branch: str
@@ -123,7 +123,7 @@ class Point(Stored, order=True):
         return f"{self.slot}.{self.index}"
 
 
-class Commit(Stored):
+class Commit(Stored, frozen=True):
     """One transaction's entry in a slot."""
 
     write: str
@@ -139,7 +139,7 @@ class Commit(Stored):
     reverts: Point | None = None
 
 
-class Record(Stored):
+class Record(Stored, frozen=True):
     """The content of one slot."""
 
     format: int
@@ -156,7 +156,7 @@ class Record(Stored):
     """Object that holds `commits` when they would make the record too large."""
 
 
-class FormatFile(Stored):
+class FormatFile(Stored, frozen=True):
     """`_quire/format.json`: written once, never edited."""
 
     format: int
@@ -166,7 +166,7 @@ class FormatFile(Stored):
     created: datetime
 
 
-class Hint(Stored):
+class Hint(Stored, frozen=True):
     """Best effort: where the head probably is. May be missing, stale or wrong."""
 
     branch: str
@@ -190,7 +190,10 @@ def encode(value: Stored) -> bytes:
 
 
 def decode(data: bytes, kind: type[T], where: str) -> T:
-    """Decode stored bytes; `where` names the object in the error. Garbage is `CorruptRecord`, the future is `NewerFormat`."""
+    """Decode stored bytes.
+
+    `where` names the object in the error. Garbage is `CorruptRecord`, the future is `NewerFormat`.
+    """
     try:
         found = msgspec.json.decode(data, type=_Versioned).format
         if found > FORMAT:

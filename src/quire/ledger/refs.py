@@ -19,7 +19,7 @@ from quire.store import Outcome, Store, run_parallel
 MAIN = "main"
 
 
-class Segment(Stored):
+class Segment(Stored, frozen=True):
     """A stretch of a branch's past: the commits of `branch` up to and including `slot`.`index`."""
 
     branch: str
@@ -27,7 +27,7 @@ class Segment(Stored):
     index: int
 
 
-class Line(Stored):
+class Line(Stored, frozen=True):
     """Where a branch's commits lie: segments inherited from its ancestors, then its own log."""
 
     branch: str
@@ -59,7 +59,7 @@ class Line(Stored):
         return Line(branch=branch, inherited=(*kept, Segment(branch=at.branch, slot=at.slot, index=at.index)))
 
 
-class Ref(Stored):
+class Ref(Stored, frozen=True):
     """One generation of a branch or a tag."""
 
     format: int

@@ -15,7 +15,7 @@ MAX_TOKENS = 10_000
 KEPT_TOKENS = 9_000
 
 
-class TableState(Stored):
+class TableState(Stored, frozen=True):
     """A table as a commit sees it, and the commit that last moved it."""
 
     info: TableInfo
@@ -23,7 +23,7 @@ class TableState(Stored):
     commit: Point
 
 
-class State(Stored):
+class State(Stored, frozen=True):
     """All pins at one commit, with what writers need to extend the chain."""
 
     format: int
@@ -52,9 +52,7 @@ class State(Stored):
 def genesis(record: Record) -> State:
     """The state at slot 0 of the first branch."""
     head = Point(branch=record.branch, slot=0, index=0)
-    return State(
-        format=record.format, branch=record.branch, slot=0, write=record.write, time=record.time, head=head
-    )
+    return State(format=record.format, branch=record.branch, slot=0, write=record.write, time=record.time, head=head)
 
 
 def fold(state: State, record: Record, *, upto: int | None = None) -> State:
@@ -111,7 +109,9 @@ def _apply(tables: dict[str, TableState], change: Change, at: Point) -> None:
         return
     pin = change.pin or (known.pin if known else None)
     if info is None or pin is None:
-        raise corrupt(f"commit {at.commit} of log {at.branch}", f"it changes table {change.table}, which does not exist")
+        raise corrupt(
+            f"commit {at.commit} of log {at.branch}", f"it changes table {change.table}, which does not exist"
+        )
     tables[change.table] = TableState(info=info, pin=pin, commit=at)
 
 

@@ -1,8 +1,10 @@
-"""Schema changes, staged. Each takes a pinned handle and returns a staged one with the column changed by field id, never by name alone.
+"""Schema changes, staged.
 
-Lance has no uncommitted form of dropping or renaming a column. The verb is therefore run on a scratch copy of the pinned manifest in a
-temporary folder; the operation it produces carries the right field ids and is then staged on the pin. (A schema built by
-hand would renumber the fields, and another column's data would appear under the name.)
+Each takes a pinned handle and returns a staged one with the column changed by field id, never by name alone.
+
+Lance has no uncommitted form of dropping or renaming a column. The verb is therefore run on a scratch copy of the
+pinned manifest in a temporary folder; the operation it produces carries the right field ids and is then staged on the
+pin. (A schema built by hand would renumber the fields, and another column's data would appear under the name.)
 """
 
 from __future__ import annotations
@@ -10,6 +12,7 @@ from __future__ import annotations
 import shutil
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,7 +27,15 @@ if TYPE_CHECKING:
     from lance import LanceDataset
 
 RESERVED = frozenset(
-    {"_rowid", "_rowaddr", "_rowoffset", "_row_created_at_version", "_row_last_updated_at_version", "_distance", "_score"}
+    {
+        "_rowid",
+        "_rowaddr",
+        "_rowoffset",
+        "_row_created_at_version",
+        "_row_last_updated_at_version",
+        "_distance",
+        "_score",
+    }
 )
 
 
@@ -38,7 +49,9 @@ def check_schema(schema: pa.Schema, table: str) -> None:
     for field in schema:
         check_name(field.name, table)
         if field.name in seen:
-            raise SchemaMismatch(f"Table {table!r} has two columns named {field.name!r}.", next="Rename one.", table=table)
+            raise SchemaMismatch(
+                f"Table {table!r} has two columns named {field.name!r}.", next="Rename one.", table=table
+            )
         seen.add(field.name)
         if pa.types.is_null(field.type):
             raise SchemaMismatch(
@@ -51,7 +64,11 @@ def check_schema(schema: pa.Schema, table: str) -> None:
 
 def check_name(name: str, table: str) -> None:
     if not name or name in RESERVED or "`" in name or "." in name or any(ord(c) < 32 for c in name):
-        reason = "is one of Lance's own" if name in RESERVED else "is empty or holds a dot, a backtick or a control character"
+        reason = (
+            "is one of Lance's own"
+            if name in RESERVED
+            else "is empty or holds a dot, a backtick or a control character"
+        )
         raise InvalidName(
             f"Column name {name!r} of table {table!r} {reason}.", next="Choose another name.", table=table, column=name
         )
@@ -75,9 +92,9 @@ def add(stager: Stager, handle: LanceDataset, columns: Any, table: str) -> Lance
     if isinstance(columns, pa.Field):
         columns = pa.schema([columns])
     if isinstance(columns, pa.Schema):
-        exprs = {f.name: _null_of(f) for f in columns}
+        exprs: dict[str, str | None] = dict.fromkeys(_nullable(columns).names)
     elif isinstance(columns, Mapping) and columns:
-        exprs = {n: (_null_of(pa.field(n, v)) if isinstance(v, pa.DataType) else str(v)) for n, v in columns.items()}
+        exprs = {n: None if isinstance(v, pa.DataType) else str(v) for n, v in columns.items()}
         columns = pa.schema([pa.field(n, v) for n, v in columns.items() if isinstance(v, pa.DataType)])
     else:
         raise InvalidInput(
@@ -87,18 +104,22 @@ def add(stager: Stager, handle: LanceDataset, columns: Any, table: str) -> Lance
     for name in exprs:
         check_name(name, table)
         if handle.schema.get_field_index(name) >= 0:
-            raise InvalidName(f"Table {table!r} already has a column {name!r}.", next="Choose another name.", table=table)
+            raise InvalidName(
+                f"Table {table!r} already has a column {name!r}.", next="Choose another name.", table=table
+            )
     return _merge(stager, handle, exprs, columns)
 
 
-def _null_of(field: pa.Field) -> None:
-    if not field.nullable:
+def _nullable(schema: pa.Schema) -> pa.Schema:
+    for field in schema:
+        if field.nullable:
+            continue
         raise SchemaMismatch(
             f"A new column {field.name!r} without an expression must be nullable: the rows that exist have no value.",
             next="Make it nullable, or give an expression.",
             column=field.name,
         )
-    return None
+    return schema
 
 
 def _merge(stager: Stager, handle: LanceDataset, exprs: Mapping[str, str | None], typed: pa.Schema) -> LanceDataset:
@@ -119,8 +140,8 @@ def _merge(stager: Stager, handle: LanceDataset, exprs: Mapping[str, str | None]
         metadata, schema = fragment.merge_columns(sql) if sql else fragment.merge_columns(values, columns=_one(handle))
         return metadata, schema
 
-    with match.expression(*sql.values()):
-        done = run_parallel([lambda f=f: widen(f) for f in fragments])
+    with match.checking_expression(*sql.values()):
+        done = run_parallel([partial(widen, f) for f in fragments])
     stager.files.extend(f"data/{file.path}" for metadata, _ in done for file in metadata.files)
     grown = stager.commit(handle, Op.Merge([metadata for metadata, _ in done], done[0][1]))
     return _merge(stager, grown, {f.name: None for f in nulls}, typed) if sql and nulls else grown
@@ -167,7 +188,7 @@ def rename(stager: Stager, handle: LanceDataset, old: str, new: str, table: str)
     check_name(new, table)
     if handle.schema.get_field_index(new) >= 0:
         raise InvalidName(f"Table {table!r} already has a column {new!r}.", next="Choose another name.", table=table)
-    return on_scratch(stager, handle, lambda scratch: scratch.alter_columns({"path": old, "name": new}))
+    return on_scratch(stager, handle, lambda scratch: scratch.alter_columns(_alteration(path=old, name=new)))
 
 
 def set_nullable(stager: Stager, handle: LanceDataset, name: str, nullable: bool, table: str) -> LanceDataset:
@@ -176,7 +197,7 @@ def set_nullable(stager: Stager, handle: LanceDataset, name: str, nullable: bool
         raise SchemaMismatch(
             f"Column {name!r} of table {table!r} has nulls.", next="Fill them first.", table=table, column=name
         )
-    return on_scratch(stager, handle, lambda scratch: scratch.alter_columns({"path": name, "nullable": nullable}))
+    return on_scratch(stager, handle, lambda scratch: scratch.alter_columns(_alteration(path=name, nullable=nullable)))
 
 
 def retype(stager: Stager, handle: LanceDataset, name: str, kind: pa.DataType, table: str) -> LanceDataset:
@@ -205,7 +226,7 @@ def _cast_into(
         return pa.RecordBatch.from_arrays([batch.column(0).cast(kind)], schema=pa.schema([field]))
 
     try:
-        done = run_parallel([lambda f=f: f.merge_columns(cast, columns=[name]) for f in fragments])
+        done = run_parallel([partial(f.merge_columns, cast, columns=[name]) for f in fragments])
     except QuireError:
         raise
     except Exception as error:
@@ -244,15 +265,22 @@ def on_scratch(stager: Stager, handle: LanceDataset, verb: Callable[[LanceDatase
             raise InvalidExpression(
                 f"Lance refuses this schema change: {first_line(error)}.", next="Check the column and the expression."
             ) from None
-        changed = lance.dataset(place)
+        changed: Any = lance.dataset(place)
         operation = changed.read_transaction(changed.version).operation
     finally:
         shutil.rmtree(folder, ignore_errors=True)
     return stager.commit(handle, operation)
 
 
+def _alteration(**parts: Any) -> Any:
+    return parts
+
+
 def manifest_name(version: int) -> str:
-    """The file of a version: staged ones are named by it, linear ones by its complement, so that the newest sorts first."""
+    """The file of a version.
+
+    Staged ones are named by it, linear ones by its complement, so that the newest sorts first.
+    """
     return f"d{version}.manifest" if version & DETACHED else f"{2**64 - 1 - version:020d}.manifest"
 
 

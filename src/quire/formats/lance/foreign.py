@@ -47,7 +47,7 @@ def trace(session: LanceSession, pin: Pin, head: int, lake: str) -> Foreign:
     details: list[str] = []
     version = head
     while version > 0:
-        handle = session.open_version(pin.location, version)
+        handle: Any = session.open_version(pin.location, version)
         if version <= pin.head or str(version) == pin.version or head_of(handle, lake).counter is not None:
             break
         name = type(handle.read_transaction(version).operation).__name__

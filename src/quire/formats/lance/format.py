@@ -110,9 +110,7 @@ class LanceFormat:
         base = self._session.open_version(pin.location, found.base)
         head = self._session.open_version(pin.location, found.head)
         properties = {LAKE: self._lake, WRITE: write}
-        return Graft(
-            self._session, pin, base, head, key=key, ops=found.ops, properties=properties, table=table
-        )
+        return Graft(self._session, pin, base, head, key=key, ops=found.ops, properties=properties, table=table)
 
     def is_at(self, pin: Pin, version: int, commit: str) -> bool:
         """Whether linear version `version` is the state that this commit pinned."""

@@ -26,9 +26,7 @@ def normalise(kind: str) -> str:
     upper = kind.upper()
     upper = ALIASES.get(upper, upper)
     if upper not in KINDS:
-        raise InvalidInput(
-            f"There is no index kind {kind!r}.", next=f"Use one of {', '.join(KINDS)}.", kind_given=kind
-        )
+        raise InvalidInput(f"There is no index kind {kind!r}.", next=f"Use one of {', '.join(KINDS)}.", kind_given=kind)
     return upper
 
 
@@ -160,18 +158,20 @@ def _named(handle: LanceDataset, name: str) -> dict[str, Any] | None:
 
 
 def _list(handle: LanceDataset) -> list[dict[str, Any]]:
-    return list(handle.list_indices()) if handle.has_index else []
+    found: Any = handle.list_indices() if handle.has_index else []
+    return list(found)
 
 
 def _stored(handle: LanceDataset, name: str) -> list[Any]:
     """The stored index objects of this name, as an operation wants them to remove."""
     from lance.dataset import Index
 
+    schema: Any = handle.lance_schema
     return [
         Index(
             uuid=ix["uuid"],
             name=ix["name"],
-            fields=[handle.lance_schema.field(c).id() for c in ix["fields"]],
+            fields=[schema.field(c).id() for c in ix["fields"]],
             dataset_version=ix["version"],
             fragment_ids=ix["fragment_ids"],
             index_version=0,

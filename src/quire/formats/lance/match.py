@@ -61,7 +61,10 @@ def _scalar(keys: pa.Table, name: str, value: Any) -> Any:
 
 
 def _join(reader: pa.RecordBatchReader, on: Sequence[str], keys: pa.Table) -> tuple[Addresses, Any, Any]:
-    """Match scanned rows with keys. DuckDB does it with typed columns and can spill; names are neutral, nothing is pasted."""
+    """Match scanned rows with keys.
+
+    DuckDB does it with typed columns and can spill; names are neutral, nothing is pasted.
+    """
     import duckdb
     import pyarrow as pa
 
@@ -95,7 +98,7 @@ def _neutral(name: str, on: Sequence[str], names: Sequence[str]) -> str:
 
 def where(handle: LanceDataset, predicate: str) -> Addresses:
     """Addresses of the rows that satisfy a predicate."""
-    with metered("scan", hops=1), expression(predicate):
+    with metered("scan", hops=1), checking_expression(predicate):
         table = handle.scanner(columns=[], with_row_address=True, filter=predicate).to_table()
     return np.asarray(table.column("_rowaddr").to_numpy(), np.uint64)
 
@@ -103,10 +106,14 @@ def where(handle: LanceDataset, predicate: str) -> Addresses:
 def alive(handle: LanceDataset, fragment: int) -> Any:
     """Physical offsets of the rows of a fragment that are not deleted."""
     with metered("scan", hops=1):
-        table = handle.scanner(
-            columns=[], with_row_address=True, fragments=[handle.get_fragment(fragment)]
-        ).to_table()
+        table = handle.scanner(columns=[], with_row_address=True, fragments=[_fragment(handle, fragment)]).to_table()
     return (table.column("_rowaddr").to_numpy() & np.uint64(0xFFFFFFFF)).astype(np.uint32)
+
+
+def _fragment(handle: LanceDataset, number: int) -> LanceFragment:
+    found = handle.get_fragment(number)
+    assert found is not None
+    return found
 
 
 def rows_at(session: LanceSession, handle: LanceDataset, rowids: Any, columns: Sequence[str]) -> pa.Table:
@@ -119,12 +126,10 @@ def rows_at(session: LanceSession, handle: LanceDataset, rowids: Any, columns: S
     )
 
 
-def computed(
-    handle: LanceDataset, exprs: dict[str, str], predicate: str | None
-) -> Iterator[pa.RecordBatch]:
+def computed(handle: LanceDataset, exprs: dict[str, str], predicate: str | None) -> Iterator[pa.RecordBatch]:
     """Full rows that satisfy a predicate, some columns computed, with their addresses."""
     columns = {n: exprs.get(n, quoted(n)) for n in handle.schema.names}
-    with expression(predicate or "", *exprs.values()):
+    with checking_expression(predicate or "", *exprs.values()):
         scanner = handle.scanner(columns=columns, with_row_address=True, filter=predicate)
         yield from scanner.to_reader()
 
@@ -134,7 +139,7 @@ def quoted(name: str) -> str:
     return f"`{name}`"
 
 
-class expression:
+class checking_expression:  # noqa: N801 - used as a context manager
     """Turns Lance's complaint about the user's own SQL into a typed error; everything else is a storage failure."""
 
     def __init__(self, *texts: str) -> None:

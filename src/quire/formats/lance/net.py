@@ -1,8 +1,9 @@
 """The net effect of a transaction on one Lance table, relative to its base.
 
-Whatever the statements were, what remains is: rows of base fragments that are gone, and new fragments (some of whose rows may be gone again).
-That is what is staged, once, on the base; and because new rows lie in files of their own, the same net effect can be moved to another
-base without rewriting a data file. Only deletion vectors are written anew, as the union with those of the new base.
+Whatever the statements were, what remains is: rows of base fragments that are gone, and new fragments (some of whose
+rows may be gone again). That is what is staged, once, on the base; and because new rows lie in files of their own,
+the same net effect can be moved to another base without rewriting a data file. Only deletion vectors are written
+anew, as the union with those of the new base.
 """
 
 from __future__ import annotations
@@ -161,7 +162,9 @@ class Stager:
         )
 
     def _apply_in_two(self, base: LanceDataset, net: Net, added: list[Added]) -> LanceDataset:
-        """Rows that were added and removed again need their fragment numbered before its deletion vector can be named."""
+        """Rows that were added and removed again need their fragment numbered before its deletion vector can be
+        named.
+        """
         from lance import LanceOperation as Op
 
         grown = self.commit(base, Op.Append([a.fragment for a in added]))
@@ -171,21 +174,20 @@ class Stager:
         updated, removed = self.remove_rows(grown, deleted)
         return self.commit(grown, Op.Delete(updated, removed, "quire"))
 
-    def remove_rows(
-        self, base: LanceDataset, deleted: dict[int, Offsets]
-    ) -> tuple[list[FragmentMetadata], list[int]]:
+    def remove_rows(self, base: LanceDataset, deleted: dict[int, Offsets]) -> tuple[list[FragmentMetadata], list[int]]:
         """Fragments with a larger deletion vector, and the ids of those with no row left."""
         updated: list[FragmentMetadata] = []
         removed: list[int] = []
 
         def one(number: int, offsets: Offsets) -> FragmentMetadata | None:
-            fragment = base.get_fragment(number)
-            return self.session.call(
+            fragment: Any = base.get_fragment(number)
+            metadata: FragmentMetadata | None = self.session.call(
                 "delete",
                 lambda: fragment.delete_rows(offsets.tolist()),
                 hops=1,
                 what=f"deletion vector of {self.location}",
             )
+            return metadata
 
         numbers_ = sorted(deleted)
         results = run_parallel([lambda n=n: one(n, deleted[n]) for n in numbers_])  # type: ignore[misc]

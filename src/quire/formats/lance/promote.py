@@ -1,7 +1,8 @@
 """Backfill: bring a table's plain HEAD to a published state, conditionally and exactly once.
 
-Lance's `Restore` alone is unconditional: the last writer wins, and a foreign append would be dropped. So the restore is committed through a namespace
-object that knows only the linear head we have seen and accepts exactly the version after it, with create-if-absent.
+Lance's `Restore` alone is unconditional: the last writer wins, and a foreign append would be dropped. So the restore
+is committed through a namespace object that knows only the linear head we have seen and accepts exactly the version
+after it, with create-if-absent.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ def head_of(handle: LanceDataset, lake: str) -> Head:
 
 def promote(session: LanceSession, pin: Pin, *, lake: str, commit: str, table: str) -> Promotion:
     """Make `pin` the plain HEAD unless HEAD is already there or further, or somebody else wrote in between."""
-    handle, head = inspect(session, pin.location, lake)
+    _handle, head = inspect(session, pin.location, lake)
     version = int(pin.version)
     if version == head.version or (head.counter is not None and head.counter >= pin.counter):
         return Promotion(table, "current", head.version)
@@ -90,9 +91,7 @@ class Promoting:
                 uuid=str(uuid.uuid4()),
                 transaction_properties=properties,
             )
-            LanceDataset.commit(
-                handle, transaction, max_retries=0, namespace_client_managed_versioning=True, **where
-            )
+            LanceDataset.commit(handle, transaction, max_retries=0, namespace_client_managed_versioning=True, **where)
 
         self.session.call("promote", work, hops=4, what=f"backfill of {self.pin.location}")
 
@@ -110,9 +109,7 @@ class Promoting:
             self.taken = True
             raise FileExistsError(f"HEAD moved: Lance wants version {version}, expected {self.head + 1}")
         body = self.files.get(self._left)
-        created = self.files.create(
-            f"_versions/{manifest_name(version)}", body, mine=lambda found: found == body
-        )
+        created = self.files.create(f"_versions/{manifest_name(version)}", body, mine=lambda found: found == body)
         if created.outcome is not Outcome.COMMITTED:
             self.taken = True
             raise FileExistsError(f"version {version} was created by somebody else")
@@ -124,7 +121,9 @@ class Promoting:
 
 def _namespace(place: Promoting) -> Any:
     import lance_namespace as ns
-    from lance_namespace_urllib3_client import models as m
+    from lance_namespace_urllib3_client import models
+
+    m: Any = models
 
     def body(request: Any) -> dict[str, Any]:
         return request.model_dump() if hasattr(request, "model_dump") else dict(request)
@@ -133,7 +132,7 @@ def _namespace(place: Promoting) -> Any:
         path = place.path(version if path_version is None else path_version)
         return m.TableVersion(version=version, manifest_path=path, timestamp_millis=0)
 
-    class OneDecision(ns.LanceNamespace):  # type: ignore[misc]
+    class OneDecision(ns.LanceNamespace):
         def namespace_id(self) -> str:
             return f"quire:{place.pin.location}"
 

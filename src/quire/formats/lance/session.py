@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from collections import OrderedDict
@@ -43,6 +44,8 @@ class LanceSession:
         if self._session is None:
             with self._lock:
                 if self._session is None:
+                    # A lost promotion race is an outcome here, not news for a terminal.
+                    os.environ.setdefault("LANCE_LOG", "error")
                     _start_recording()
                     import lance
 
@@ -65,7 +68,9 @@ class LanceSession:
             if handle is not None:
                 self._handles.move_to_end(key)
                 return handle
-        handle = self.call("open", lambda: self._open(location, version), hops=2, what=f"version {version} of {location}")
+        handle = self.call(
+            "open", lambda: self._open(location, version), hops=2, what=f"version {version} of {location}"
+        )
         return self.remember(location, handle)
 
     def remember(self, location: str, handle: LanceDataset) -> LanceDataset:
@@ -111,7 +116,10 @@ def metered(kind: str, *, hops: int) -> Iterator[None]:
 
 
 def translate(error: Exception, what: str) -> QuireError:
-    """A Lance failure as a typed error. Only the kind of exception and provable facts decide, plus Lance's error class names."""
+    """A Lance failure as a typed error.
+
+    Only the kind of exception and provable facts decide, plus Lance's error class names.
+    """
     text = first_line(error)
     if isinstance(error, FileNotFoundError) or "not found" in text.lower():
         return SnapshotExpired(
@@ -120,7 +128,9 @@ def translate(error: Exception, what: str) -> QuireError:
             what=what,
         )
     if isinstance(error, PermissionError):
-        return PermissionDenied(f"No permission for {what}.", next="Check the credentials and the bucket policy.", what=what)
+        return PermissionDenied(
+            f"No permission for {what}.", next="Check the credentials and the bucket policy.", what=what
+        )
     return StorageError(f"Lance failed on {what}: {text}.", next="Nothing was committed; try again.", what=what)
 
 
@@ -150,4 +160,5 @@ def _requests() -> int:
         return 0
     import lance.lance as native
 
-    return sum(int(m.value) for m in native.snapshot_lance_metrics() if m.name == "lance_object_store_requests_total")
+    metrics = native.snapshot_lance_metrics()
+    return int(sum(m.value or 0 for m in metrics if m.name == "lance_object_store_requests_total"))

@@ -17,7 +17,10 @@ if TYPE_CHECKING:
 
 
 def undo(work: LanceWork, before: LanceDataset, after: LanceDataset, key: Sequence[str]) -> bool:
-    """Remove what came between `before` and `after`, and put back what went. False when those rows were changed since."""
+    """Remove what came between `before` and `after`, and put back what went.
+
+    False when those rows were changed since.
+    """
     net = difference(before, after)
     there = {str(f.metadata.files[0].path): int(f.fragment_id) for f in work.base.get_fragments()}
     for added in net.added:

@@ -31,7 +31,7 @@ class LanceView:
         return self.handle.schema
 
     def count(self, filter: str | None = None) -> int:
-        with metered("scan", hops=1), match.expression(filter or ""):
+        with metered("scan", hops=1), match.checking_expression(filter or ""):
             return int(self.handle.count_rows(filter))
 
     def scan(
@@ -54,7 +54,7 @@ class LanceView:
             options["batch_size"] = batch_size
         if search is not None:
             options.update(self._search(search, limit, columns))
-        with metered("scan", hops=1), match.expression(str(filter) if filter is not None else ""):
+        with metered("scan", hops=1), match.checking_expression(str(filter) if filter is not None else ""):
             return self.handle.scanner(**options).to_reader()
 
     def _search(self, search: Search, limit: int | None, columns: Sequence[str] | None) -> dict[str, Any]:
@@ -62,7 +62,11 @@ class LanceView:
         if search.vector is not None:
             column, query = search.vector
             nearest: dict[str, Any] = {"column": column, "q": self._query(column, query), "k": limit or 10}
-            for name, value in (("metric", search.metric), ("nprobes", search.nprobes), ("refine_factor", search.refine)):
+            for name, value in (
+                ("metric", search.metric),
+                ("nprobes", search.nprobes),
+                ("refine_factor", search.refine),
+            ):
                 if value is not None:
                     nearest[name] = value
             options["nearest"] = nearest
@@ -93,6 +97,7 @@ class LanceView:
                 table=self.table,
                 column=column,
             )
+        vector: Any
         try:
             vector = np.asarray(query, dtype=np.float32)
         except (TypeError, ValueError):

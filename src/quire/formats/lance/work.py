@@ -162,7 +162,7 @@ class LanceWork:
         flow = tap.through(rows)
         self.settle()
         old = self.pin.rows
-        transaction = self.session.call(
+        transaction: Any = self.session.call(
             "write",
             lambda: write_fragments(
                 flow.reader(),
@@ -461,4 +461,3 @@ class LanceWork:
             table=self.table,
             keys=found[:20],
         )
-
