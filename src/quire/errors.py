@@ -73,7 +73,7 @@ class QuireError(Exception):
             "message": self.message,
             "next": self.next,
             "retryable": self.retryable,
-            **self.fields,
+            **{name: _plain(value) for name, value in self.fields.items()},
         }
 
     def _repr_html_(self) -> str:
@@ -82,6 +82,19 @@ class QuireError(Exception):
         rows = "".join(f"<tr><th>{escape(k)}</th><td>{escape(str(v))}</td></tr>" for k, v in self.fields.items())
         advice = f"<p>{escape(self.next)}</p>" if self.next else ""
         return f"<div><b>{escape(self.kind)}</b>: {escape(self.message)}{advice}<table>{rows}</table></div>"
+
+
+def _plain(value: Any) -> Any:
+    """A value as JSON can hold it."""
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    if isinstance(value, dict):
+        return {str(k): _plain(v) for k, v in value.items()}
+    if isinstance(value, list | tuple | set | frozenset):
+        return [_plain(v) for v in value]
+    if isinstance(value, bytes):
+        return value.hex()
+    return value.isoformat() if hasattr(value, "isoformat") else str(value)
 
 
 def _rebuild(

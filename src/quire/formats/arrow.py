@@ -7,9 +7,9 @@ frames, lists of dicts, dicts of columns, and iterators of batches larger than m
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from quire.errors import InvalidInput, SchemaMismatch
 
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 Missing = Literal["error", "null"]
+T = TypeVar("T")
 
 
 @dataclass
@@ -37,9 +38,42 @@ class Source:
 
         return pa.Table.from_batches(self.batches, schema=self.schema)
 
+    def feed(self, write: Callable[[pa.RecordBatchReader], T]) -> T:
+        """Let `write` consume the batches. What the producer of the data raises comes out as it is."""
+        failure: list[BaseException] = []
 
-def source(data: Any, schema: pa.Schema | None = None) -> Source:
+        def guarded() -> Iterator[pa.RecordBatch]:
+            try:
+                for batch in self.batches:
+                    if batch.num_rows:
+                        yield batch
+            except BaseException as error:
+                failure.append(error)
+                raise
+
+        try:
+            return write(Source(self.schema, guarded(), whole=False).reader())
+        except Exception:
+            if failure:
+                raise failure[0] from None
+            raise
+
+
+def source(data: Any, schema: pa.Schema | None = None, *, table: str = "") -> Source:
     """Read `data` as Arrow. `schema` only helps where Python objects carry no types (lists of dicts)."""
+    import pyarrow as pa
+
+    try:
+        return _read(data, schema, table)
+    except (pa.ArrowException, OverflowError, TypeError, ValueError) as error:
+        raise SchemaMismatch(
+            f"The data{_for(table)} cannot be read as columns: {str(error).splitlines()[0]}.",
+            next="Give every column one type and one name.",
+            table=table,
+        ) from None
+
+
+def _read(data: Any, schema: pa.Schema | None, table: str) -> Source:
     import pyarrow as pa
 
     if isinstance(data, pa.Table):
@@ -47,28 +81,22 @@ def source(data: Any, schema: pa.Schema | None = None) -> Source:
     if isinstance(data, pa.RecordBatch):
         return _from_table(pa.Table.from_batches([data]))
     if isinstance(data, pa.RecordBatchReader):
-        return _plain(Source(data.schema, data, whole=False))
+        return plain(Source(data.schema, data, whole=False))
+    if isinstance(data, str | bytes):
+        raise _unreadable(data)
     if isinstance(data, Mapping):
-        return _from_python(lambda hint: pa.table(dict(data), schema=hint), schema, data.keys())
-    if _is_pandas(data):
+        return _from_columns(dict(data), schema, table)
+    if _is_frame(data, "pandas"):
         return _from_table(pa.Table.from_pandas(data, preserve_index=False).replace_schema_metadata(None))
     if hasattr(data, "__arrow_c_stream__"):
-        reader = pa.RecordBatchReader.from_stream(data)
-        # Frames (polars, pandas) are in memory; a reader or a DuckDB relation may be larger than it.
-        return (
-            _from_table(reader.read_all())
-            if hasattr(data, "columns") and hasattr(data, "__len__")
-            else _plain(Source(reader.schema, reader, whole=False))
-        )
+        return _from_stream(data)
     if hasattr(data, "__arrow_c_array__"):
         return _from_table(pa.Table.from_batches([pa.record_batch(data)]))
-    if isinstance(data, list | tuple):
-        if all(isinstance(row, Mapping) for row in data):
-            names: Iterable[str] = dict.fromkeys(itertools.chain.from_iterable(data))
-            return _from_python(lambda hint: pa.Table.from_pylist([dict(r) for r in data], schema=hint), schema, names)
-        return _from_iterator(iter(data), schema)
-    if isinstance(data, Iterator) or hasattr(data, "__iter__"):
-        return _from_iterator(iter(data), schema)
+    if isinstance(data, list | tuple) and all(isinstance(row, Mapping) for row in data):
+        names = dict.fromkeys(itertools.chain.from_iterable(data))
+        return _from_columns({n: [row.get(n) for row in data] for n in names}, schema, table)
+    if hasattr(data, "__iter__"):
+        return _from_iterator(iter(data), schema, table)
     raise _unreadable(data)
 
 
@@ -133,7 +161,7 @@ class _Fitter:
             if column.type != field.type:
                 try:
                     column = column.cast(field.type)
-                except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+                except pa.ArrowException as error:
                     raise _wrong_type(self.table, field, column.type, str(error)) from None
             if column.null_count and not field.nullable:
                 raise SchemaMismatch(
@@ -179,90 +207,170 @@ def _castable(have: pa.DataType, want: pa.DataType) -> bool:
 
 
 def _from_table(table: pa.Table) -> Source:
-    return _plain(Source(table.schema, table.combine_chunks().to_batches(), whole=True))
+    return plain(Source(table.schema, table.combine_chunks().to_batches(), whole=True))
 
 
-def _plain(data: Source) -> Source:
-    """Without view and dictionary encodings, which tables do not store."""
+def _from_stream(data: Any) -> Source:
+    import pyarrow as pa
+
+    try:
+        reader = pa.RecordBatchReader.from_stream(data)
+    except pa.ArrowException:
+        raise _unreadable(data) from None
+    # A polars frame is in memory; a reader or a DuckDB relation may be larger than it.
+    if _is_frame(data, "polars"):
+        return _from_table(reader.read_all())
+    return plain(Source(reader.schema, reader, whole=False))
+
+
+def plain(data: Source) -> Source:
+    """Without encodings that tables do not store: views, dictionaries, run lengths, narrow decimals."""
+    import pyarrow as pa
+
+    target = pa.schema([pa.field(f.name, _plain_type(f.type), f.nullable, f.metadata) for f in data.schema])
+    if target.equals(data.schema):
+        return data
+
+    def convert(batch: pa.RecordBatch) -> pa.RecordBatch:
+        arrays = [_plain_array(c, f.type) for c, f in zip(batch.columns, target, strict=True)]
+        return pa.RecordBatch.from_arrays(arrays, schema=target)
+
+    if data.whole:
+        return Source(target, [convert(b) for b in data.batches], True)
+    return Source(target, (convert(b) for b in data.batches), False)
+
+
+def _plain_type(kind: pa.DataType) -> pa.DataType:
     import pyarrow as pa
     import pyarrow.types as t
 
-    def plain(kind: pa.DataType) -> pa.DataType:
-        if t.is_string_view(kind):
-            return pa.string()
-        if t.is_binary_view(kind):
-            return pa.binary()
-        if t.is_dictionary(kind):
-            return plain(kind.value_type)
-        if t.is_null(kind):
-            return kind
-        return kind
+    if t.is_string_view(kind):
+        return pa.string()
+    if t.is_binary_view(kind):
+        return pa.binary()
+    if t.is_dictionary(kind) or t.is_run_end_encoded(kind):
+        return _plain_type(kind.value_type)
+    if t.is_decimal(kind) and kind.bit_width < 128:
+        return pa.decimal128(kind.precision, kind.scale)
+    if t.is_list_view(kind) or t.is_list(kind):
+        return pa.list_(_plain_field(kind.value_field))
+    if t.is_large_list_view(kind) or t.is_large_list(kind):
+        return pa.large_list(_plain_field(kind.value_field))
+    if t.is_fixed_size_list(kind):
+        return pa.list_(_plain_field(kind.value_field), kind.list_size)
+    if t.is_struct(kind):
+        return pa.struct([_plain_field(f) for f in kind])
+    return kind
 
-    target = pa.schema([pa.field(f.name, plain(f.type), f.nullable, f.metadata) for f in data.schema])
-    if target.equals(data.schema):
-        return Source(target, data.batches, data.whole) if data.schema.metadata else data
-    if not data.whole:
-        return Source(target, (b.cast(target) for b in data.batches), False)
-    return Source(target, [b.cast(target) for b in data.batches], True)
+
+def _plain_field(field: pa.Field) -> pa.Field:
+    return field.with_type(_plain_type(field.type))
 
 
-def _from_python(build: Any, schema: pa.Schema | None, names: Iterable[str]) -> Source:
+def _plain_array(array: pa.Array, target: pa.DataType) -> pa.Array:
     import pyarrow as pa
 
-    hint = None
-    if schema is not None:
-        names = list(names)
-        if all(schema.get_field_index(n) >= 0 for n in names):
-            hint = pa.schema([schema.field(n).with_nullable(True) for n in names])
+    if array.type == target:
+        return array
+    if pa.types.is_dictionary(array.type):
+        values = _plain_array(array.dictionary, target)
+        return pa.DictionaryArray.from_arrays(array.indices, values).dictionary_decode()
     try:
-        return _from_table(build(hint))
-    except (
-        pa.ArrowInvalid,
-        pa.ArrowTypeError,
-        pa.ArrowNotImplementedError,
-        OverflowError,
-        TypeError,
-        ValueError,
-    ) as error:
+        return array.cast(target)
+    except pa.ArrowException:  # no kernel for this nesting: rare, so values are good enough
+        return pa.array(array.to_pylist(), target)
+
+
+def _from_columns(columns: Mapping[str, Any], schema: pa.Schema | None, table: str) -> Source:
+    """Columns of Python values, each built alone, so that a wrong value is blamed on its column."""
+    import pyarrow as pa
+
+    if not columns:
+        if schema is None:
+            raise _empty()
+        return Source(schema, [], whole=True)
+    arrays = {}
+    for name, values in columns.items():
+        if not isinstance(name, str):
+            raise SchemaMismatch(f"Column name {name!r}{_for(table)} is not text.", next="Use text for names.")
+        known = schema is not None and schema.get_field_index(name) >= 0
+        arrays[name] = _column(name, values, schema.field(name).type if known and schema is not None else None, table)
+    return _from_table(pa.table(arrays))
+
+
+def _column(name: str, values: Any, hint: pa.DataType | None, table: str) -> Any:
+    import pyarrow as pa
+
+    if isinstance(values, pa.Array | pa.ChunkedArray):
+        return values
+    if hasattr(values, "__array__") and not isinstance(values, list):
+        hint = None
+    if hint is not None and pa.types.is_integer(hint) and any(isinstance(v, float) for v in values):
+        hint = None  # with the hint 1.5 would silently become 1; as it is, it is refused
+    try:
+        return pa.array(values, hint)
+    except (pa.ArrowException, OverflowError, TypeError, ValueError) as error:
+        wanted = f" is {hint}, but" if hint is not None else ":"
         raise SchemaMismatch(
-            f"The rows cannot be read as one table: {str(error).splitlines()[0]}.",
-            next="Give every row the same types, one per column.",
+            f"Column {name!r}{_of(table)}{wanted} the data cannot be read so ({str(error).splitlines()[0]}).",
+            next="Give the column values of one type.",
+            table=table,
+            column=name,
+            expected=str(hint) if hint is not None else None,
         ) from None
 
 
-def _from_iterator(items: Iterator[Any], schema: pa.Schema | None) -> Source:
-
-    try:
-        first = next(items)
-    except StopIteration:
+def _from_iterator(items: Iterator[Any], schema: pa.Schema | None, table: str) -> Source:
+    head: Source | None = None
+    for item in items:
+        if isinstance(item, list | tuple | Mapping) and not item:
+            continue
+        head = _chunk(item, schema, table)
+        break
+    if head is None:
         if schema is None:
-            raise InvalidInput(
-                "The iterator is empty, so the columns are unknown.", next="Pass an empty Arrow table with a schema."
-            ) from None
+            raise _empty()
         return Source(schema, [], whole=True)
-    head = _chunk(first, schema)
+    first = head
 
     def batches() -> Iterator[pa.RecordBatch]:
-        for item in itertools.chain([head], items):
-            part = item if isinstance(item, Source) else _chunk(item, head.schema)
-            if not part.schema.equals(head.schema):
-                part = fit(part, head.schema, table="(the first batch)")
+        yield from first.batches
+        for item in items:
+            if isinstance(item, list | tuple | Mapping) and not item:
+                continue
+            part = _chunk(item, schema or first.schema, table)
+            if not part.schema.equals(first.schema):
+                part = fit(part, first.schema, table=table or "(the first batch)")
             yield from part.batches
 
-    return Source(head.schema, batches(), whole=False)
+    return Source(first.schema, batches(), whole=False)
 
 
-def _chunk(item: Any, schema: pa.Schema | None) -> Source:
+def _chunk(item: Any, schema: pa.Schema | None, table: str) -> Source:
     if isinstance(item, Mapping) and not any(isinstance(v, list) or hasattr(v, "__array__") for v in item.values()):
         raise InvalidInput(
             "An iterator must yield batches, not single rows.",
             next="Pass a list of dicts, or yield Arrow batches or lists of dicts.",
         )
-    return source(item, schema)
+    return source(item, schema, table=table)
 
 
-def _is_pandas(data: Any) -> bool:
-    return type(data).__module__.startswith("pandas") and hasattr(data, "columns")
+def _is_frame(data: Any, package: str) -> bool:
+    return type(data).__module__.split(".")[0] == package and hasattr(data, "columns")
+
+
+def _for(table: str) -> str:
+    return f" for table {table!r}" if table else ""
+
+
+def _of(table: str) -> str:
+    return f" of table {table!r}" if table else ""
+
+
+def _empty() -> InvalidInput:
+    return InvalidInput(
+        "There are no rows, so the columns are unknown.", next="Pass a schema, or an empty Arrow table with one."
+    )
 
 
 def _names(names: Iterable[str]) -> str:

@@ -7,7 +7,7 @@ import hashlib
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from quire.errors import ColumnNotFound, DuplicateKeys
+from quire.errors import ColumnNotFound, DuplicateKeys, InvalidInput
 from quire.ledger import Keys
 
 if TYPE_CHECKING:
@@ -71,11 +71,23 @@ def _unpack(text: str) -> set[bytes]:
 
 
 def check_columns(on: Sequence[str], schema: pa.Schema, table: str) -> None:
+    """Refuse key columns that do not exist, occur twice, or hold lists or structs."""
+    import pyarrow as pa
+
+    if len(set(on)) != len(on):
+        raise InvalidInput(f"The key of table {table!r} names a column twice.", next="Name each once.", table=table)
     for name in on:
         if schema.get_field_index(name) < 0:
             raise ColumnNotFound(
                 f"Table {table!r} has no column {name!r} to use as a key.",
                 next=f"Its columns are {', '.join(schema.names)}.",
+                table=table,
+                column=name,
+            )
+        if pa.types.is_nested(schema.field(name).type):
+            raise InvalidInput(
+                f"Column {name!r} of table {table!r} is {schema.field(name).type}, which cannot be a key.",
+                next="Use a column of single values.",
                 table=table,
                 column=name,
             )

@@ -57,8 +57,8 @@ class Overlap:
     """Why staged work cannot simply be moved onto a new base."""
 
     kind: Literal["keys", "rows", "moved"]
-    """`keys`: a rival wrote a row with one of my keys. `rows`: a rival changed a row I changed. `moved`: rows I changed
-    were moved by compaction."""
+    """`keys`: a rival wrote a row with one of my keys. `rows`: a rival changed or moved a row I changed. `moved`: rows
+    that I found by key were moved by compaction and by nothing else; running again cannot mean anything new."""
     items: tuple[dict[str, Any], ...] = ()
     hard: bool = False
     """Rows chosen by a predicate (update, delete): running again could change another meaning, so it is a conflict."""
@@ -70,7 +70,7 @@ class View(Protocol):
     @property
     def schema(self) -> pa.Schema: ...
 
-    def count(self, filter: str | None = None) -> int: ...
+    def count(self, filter: Any = None) -> int: ...
 
     def scan(
         self,

@@ -5,6 +5,7 @@ A plain Lance client wrote to a table behind Quire's back. They are never overwr
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
@@ -17,6 +18,7 @@ from quire.lake import branches
 from quire.lake.core import Core
 from quire.lake.edits import Edit
 from quire.lake.names import no_table
+from quire.lake.transaction import Transaction
 from quire.ledger import State, TableState
 from quire.store import run_parallel
 
@@ -76,15 +78,20 @@ def adopt(lake: Lake, name: str) -> Adoption:
     base = _state_of(lake, table, found, now)
     tx = lake.transaction(f"adopt foreign write to {name} (version {head.version})")
     tx.at = base
-    then = base.tables[table.info.id]
-    edit = Edit(then.info, then, ops=["adopt", *dict.fromkeys(found.ops)])
-    edit.work = format_.graft(then.pin, found, key=then.info.key, write=tx.write, table=name)
-    tx.edits[table.info.id] = edit
     try:
+        _graft(tx, base.tables[table.info.id], found, key=table.info.key)
         receipt = tx.commit()
     except Conflict:
         return _onto_branch(lake, table, base, found)
     return Adoption(name, receipt.commit, live.name, found.ops, found.details)
+
+
+def _graft(tx: Transaction, then: TableState, found: Foreign, *, key: Sequence[str]) -> None:
+    """Make the foreign change the work of a transaction."""
+    edit = Edit(then.info, then, ops=["adopt", *dict.fromkeys(found.ops)])
+    format_ = tx.live.core.format(then.pin.format)
+    edit.work = format_.graft(then.pin, found, key=key, write=tx.write, table=then.info.name)
+    tx.edits[then.info.id] = edit
 
 
 def _state_of(lake: Lake, table: TableState, found: Foreign, now: State) -> State:
@@ -110,12 +117,8 @@ def _onto_branch(lake: Lake, table: TableState, base: State, found: Foreign) -> 
     branches.create(lake._core, lake._live, name, base.head)
     side = lake.branch(name)
     tx = side.transaction(f"foreign write to {table.info.name} (version {found.head})")
-    then = base.tables[table.info.id]
-    edit = Edit(then.info, then, ops=["adopt", *dict.fromkeys(found.ops)])
-    edit.work = lake._core.format(then.pin.format).graft(
-        then.pin, found, key=then.info.key, write=tx.write, table=table.info.name
-    )
-    tx.edits[table.info.id] = edit
+    # On its own branch the state is kept as it is, even where it breaks the key.
+    _graft(tx, base.tables[table.info.id], found, key=())
     receipt = tx.commit()
     _acknowledge(lake, table, found, name)
     return Adoption(table.info.name, receipt.commit, name, found.ops, found.details)

@@ -235,10 +235,10 @@ def delete_tag(core: Core, name: str) -> None:
     core.refs.create("tag", new_ref("gone", name, author=core.author, time=datetime.now(UTC)), generation + 1)
 
 
-def tag_target(core: Core, name: str) -> Point:
+def tag_target(core: Core, name: str) -> tuple[Point, Line]:
+    """The tagged commit, and a line that contains it whatever became of its branch."""
     ref, _ = _get_tag(core, name)
-    assert ref.target is not None
-    return ref.target  # type: ignore[no-any-return]
+    return ref.target, ref.line or Line(branch=core.about.main)
 
 
 def has_tag(core: Core, name: str) -> bool:
@@ -265,9 +265,9 @@ def list_tags(core: Core, line: Line) -> dict[str, str]:
     return found
 
 
-def state_anywhere(core: Core, at: Point) -> State:
+def state_anywhere(core: Core, at: Point, line: Line) -> State:
     """The state at a commit that does not lie on the current branch."""
-    return History(core.store, core.ledger, _line_to(core, at)).at(at)
+    return History(core.store, core.ledger, line).at(at)
 
 
 def _tagged(name: str) -> TagExists:

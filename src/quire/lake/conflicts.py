@@ -94,9 +94,8 @@ def refuse(table: str, overlap: Overlap, rivals: Sequence[Rival], *, why: str = 
             commit=rivals[-1].commit,
         )
     what = f"the row with {show(overlap.items)}" if overlap.items else "a row that this transaction changed too"
-    done = "moved" if overlap.kind == "moved" else "changed"
     return Conflict(
-        f"Table {table!r}: {what} was {done} first, by commit {who}.{' ' + why if why else ''}",
+        f"Table {table!r}: {what} was changed or moved first, by commit {who}.{' ' + why if why else ''}",
         next="Run the transaction again on a fresh snapshot; lake.transact does it for you.",
         table=table,
         commit=rivals[-1].commit,

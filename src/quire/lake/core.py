@@ -125,10 +125,13 @@ class Core:
         self.check()
         if self.read_only:
             raise ReadOnly(
-                f"The lake at {self.store.uri} was opened read-only.", next="Open it without read_only=True."
+                f"The lake at {self.store.uri} was opened read-only.",
+                next="Open it without read_only=True.",
+                uri=self.store.uri,
             )
 
     def format(self, name: str) -> TableFormat:
+        self.check()
         with self._lock:
             found = self._formats.get(name)
             if found is None:
@@ -148,7 +151,9 @@ class Core:
 def _ledger(store: Store, about: FormatFile) -> Ledger:
     if about.ledger != "log":
         raise Unsupported(
-            f"This lake has a {about.ledger!r} ledger, which this Quire does not know.", next="Upgrade Quire."
+            f"This lake has a {about.ledger!r} ledger, which this Quire does not know.",
+            next="Upgrade Quire.",
+            ledger=about.ledger,
         )
     return LogLedger(store)
 

@@ -20,27 +20,32 @@ class Diff:
 
     def __init__(self, core: Core, before: State, after: State, tables: list[str] | None) -> None:
         self.before, self.after = before.head.commit, after.head.commit
-        found: dict[str, TableDiff] = {}
+        found: list[TableDiff] = []
         for table in before.tables.keys() | after.tables.keys():
             old, new = before.tables.get(table), after.tables.get(table)
             if old and new and old.pin.version == new.pin.version and old.info == new.info:
                 continue
-            entry = TableDiff(core, old, new)
-            found[entry.name] = entry
+            found.append(TableDiff(core, old, new))
         known = before.names().keys() | after.names().keys()
         for name in tables or ():
             if name not in known:
                 raise no_table(name, known)
-        self._tables = {n: found[n] for n in sorted(found) if tables is None or n in tables}
+        # A table that was dropped and made again under its name gives two entries, the old one first.
+        found.sort(key=lambda t: (t.name, t.new is not None))
+        self._tables = [t for t in found if tables is None or t.name in tables]
 
     def __iter__(self) -> Iterator[TableDiff]:
-        return iter(self._tables.values())
+        return iter(self._tables)
 
     def __getitem__(self, name: str) -> TableDiff:
-        return self._tables[name]
+        """The entry of a table; of two with one name, the living one."""
+        for entry in reversed(self._tables):
+            if entry.name == name:
+                return entry
+        raise no_table(name, (t.name for t in self._tables))
 
     def __contains__(self, name: object) -> bool:
-        return name in self._tables
+        return any(t.name == name for t in self._tables)
 
     def __len__(self) -> int:
         return len(self._tables)

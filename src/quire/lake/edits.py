@@ -98,7 +98,7 @@ def values_table(values: Any, columns: Sequence[str], schema: pa.Schema, table: 
     wanted = pa.schema([schema.field(c) for c in columns])
     if isinstance(values, list) and not values:
         return wanted.empty_table()
-    given = fit(source(values, wanted), wanted, table=table).table()
+    given = fit(source(values, wanted, table=table), wanted, table=table).table()
     return given.group_by(list(columns), use_threads=False).aggregate([]).cast(wanted)
 
 

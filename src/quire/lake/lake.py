@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from html import escape
 from typing import Any, TypeVar
 
-from quire.errors import CommitUnknown, Conflict, DeadlineExceeded, InvalidInput
+from quire.errors import CommitUnknown, Conflict, DeadlineExceeded, InvalidInput, Unsupported
 from quire.formats import Promotion
 from quire.lake import adopt, branches, diff, revert, tokens
 from quire.lake.background import Background
@@ -18,6 +18,7 @@ from quire.lake.line import LiveBranch, open_branch
 from quire.lake.names import parse_commit, parse_time
 from quire.lake.receipt import CommitInfo, Log, Receipt
 from quire.lake.snapshot import Snapshot
+from quire.lake.table import Rows, Table
 from quire.lake.transaction import Isolation, Transaction
 from quire.ledger import MAIN, Point, State
 from quire.store import Outcome
@@ -117,11 +118,18 @@ class Lake:
     def tables(self) -> list[str]:
         return self.snapshot().tables()
 
-    def __getitem__(self, name: str) -> Any:
+    def __getitem__(self, name: str) -> Table:
         """A table at the newest commit; use `snapshot()` to read several tables of one commit."""
         return self.snapshot()[name]
 
-    def sql(self, query: str, params: Any = None) -> Any:
+    def __contains__(self, name: object) -> bool:
+        return name in self.snapshot()
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.tables())
+
+    def sql(self, query: str, params: Any = None) -> Rows:
+        """A SELECT over the newest commit."""
         return self.snapshot().sql(query, params)
 
     def at(self, *, commit: str | None = None, tag: str | None = None, time: Any = None) -> Snapshot:
@@ -136,10 +144,10 @@ class Lake:
         if commit is not None:
             return history.at(self._point(commit))
         if tag is not None:
-            point = branches.tag_target(self._core, tag)
+            point, line = branches.tag_target(self._core, tag)
             if history.line.contains(point):
                 return history.at(point)
-            return branches.state_anywhere(self._core, point)
+            return branches.state_anywhere(self._core, point, line)
         return history.at_time(self._live.refresh(), parse_time(when))
 
     def _point(self, commit: str) -> Point:
@@ -165,6 +173,7 @@ class Lake:
 
     def show(self, commit: str) -> CommitInfo:
         """One commit of the log."""
+        self._core.check()
         point = self._point(commit)
         [record] = self._live.history.records([point.slot]) if point.slot <= self._live.refresh().slot else [None]
         if record is None or point.index >= len(record.commits):
@@ -173,6 +182,7 @@ class Lake:
 
     def diff(self, a: str, b: str | None = None, *, tables: list[str] | None = None) -> diff.Diff:
         """What changed from `a` to `b` (default: now): rows added, changed and removed per table. Commits or tags."""
+        self._core.check()
         before = self._resolve(a)
         after = self._resolve(b) if b is not None else self._live.refresh()
         return diff.Diff(self._core, before, after, tables)
@@ -285,6 +295,7 @@ class Lake:
         return Lake(self._core, open_branch(self._core, name), self._background, backfill=self._backfill)
 
     def branches(self) -> list[branches.BranchInfo]:
+        self._core.check()
         return branches.list_branches(self._core)
 
     def create_branch(self, name: str, *, at: str | None = None) -> Lake:
@@ -319,6 +330,7 @@ class Lake:
 
     def tags(self) -> dict[str, str]:
         """Tags and the commits they name."""
+        self._core.check()
         return branches.list_tags(self._core, self._live.line)
 
     def delete_tag(self, name: str) -> None:
@@ -344,6 +356,7 @@ class Lake:
 
     def status(self) -> dict[str, Any]:
         """Where the lake stands: head, tables, what is not backfilled, foreign writes, recent background failures."""
+        self._core.check()
         state = self._live.refresh()
         pending = [state.tables[i].info.name for i in self._live.pending() if i in state.tables]
         return {
@@ -363,6 +376,7 @@ class Lake:
 
     def foreign(self) -> list[Promotion]:
         """Tables to which a plain Lance client wrote behind Quire's back."""
+        self._core.check()
         return adopt.find_foreign(self._core, self._live.refresh())
 
     # -- life -------------------------------------------------------------------------------------------------
@@ -379,6 +393,12 @@ class Lake:
 
     def __exit__(self, *exc: object) -> None:
         self.close()
+
+    def __reduce__(self) -> Any:
+        raise Unsupported(
+            "A lake handle cannot be pickled: it holds connections.",
+            next="Pickle lake.snapshot() to read elsewhere, or open the lake there to write.",
+        )
 
     def __repr__(self) -> str:
         return f"<Lake {self.uri} on {self._live.name!r} at {self.head}>"

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from quire.errors import CommitUnknown, Conflict, ExpectationFailed, Fenced, NameConflict
+from quire.errors import CommitUnknown, Conflict, ExpectationFailed, Fenced, NameConflict, QuireError
 from quire.formats import Staged, Work
 from quire.lake import tokens, validators
 from quire.lake.conflicts import Rival, judge, refuse
@@ -94,7 +94,12 @@ def _attempt(tx: Transaction, attempt: int, counts: dict[str, int], *, hold: boo
                 return None
             tx.check_deadline()
             tx.status, tx.slot = "publishing", record.slot
-            appended, interrupted = _append(tx, record)
+            try:
+                appended, interrupted = _append(tx, record)
+            except QuireError as error:
+                if not isinstance(error, CommitUnknown):
+                    tx.status = "discarded"
+                raise
             if appended.outcome is Outcome.COMMITTED:
                 live.won(record)
                 tx.status = "committed"
@@ -246,6 +251,13 @@ def _move_edit(tx: Transaction, edit: Edit, seen: State, rivals: list[Rival], co
         edit.info = msgspec.structs.replace(edit.info, name=now.info.name)
     edit.base = now
     work = edit.work
+    if edit.pin is not None and work is None:
+        raise Conflict(
+            f"Table {edit.info.name!r} was changed first, by commit {rivals[-1].commit} ({rivals[-1].author}).",
+            next="Decide anew on a fresh snapshot.",
+            table=edit.info.name,
+            commit=rivals[-1].commit,
+        )
     if work is None or not work.changed or work.on(now.pin):
         return
     overlap = work.rebase(now.pin, [r.change for r in rivals])
@@ -254,7 +266,7 @@ def _move_edit(tx: Transaction, edit: Edit, seen: State, rivals: list[Rival], co
         return
     if overlap.hard:
         raise refuse(edit.info.name, overlap, rivals)
-    if tx.has_read:
+    if tx.has_read and overlap.kind != "moved":
         raise refuse(edit.info.name, overlap, rivals, why="The transaction has read data, so it is not run again here.")
     work.replay(now.pin)
     counts["replayed"] += 1
@@ -275,11 +287,10 @@ def _check_reads(tx: Transaction, seen: State, rivals: dict[str, list[Rival]]) -
     for check in tx.checks:
         if check.table not in rivals:
             continue
-        edit = tx.edits[check.table]
-        if edit.work is not None:
+        edit, now = tx.edits[check.table], seen.tables.get(check.table)
+        if now is not None and edit.work is not None and edit.work.changed and edit.work.on(now.pin):
             check.run(edit.info.name, edit.work.view())
             continue
-        now = seen.tables.get(check.table)
         if now is None:
             raise Conflict(
                 f"Table {edit.info.name!r}, which this transaction relied on, was dropped.",

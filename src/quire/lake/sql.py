@@ -7,7 +7,8 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from quire.errors import InvalidExpression
+from quire.errors import InvalidExpression, QuireError
+from quire.lake.names import no_table
 from quire.lake.table import Rows
 
 if TYPE_CHECKING:
@@ -23,21 +24,47 @@ def run(
     """Run one SELECT. The connection can reach nothing but the snapshot: no files, no network, no other tables."""
     import duckdb
 
-    known = {name.lower(): name for name in names}
+    if not isinstance(query, str):
+        raise InvalidExpression(f"A query is text, not a {type(query).__name__}.", next="Pass one SELECT.", query=None)
+    known = list(names)
     connection = duckdb.connect(config={"enable_external_access": "false"})
+    named: set[str] = set()
     try:
-        for name in _tables(connection, query):
-            if name.lower() in known:
-                connection.register(name, open_table(known[name.lower()]))
+        named = _tables(connection, query)
+        for name, table in _resolve(named, known).items():
+            connection.register(name, open_table(table))
         connection.execute("set lock_configuration = true").fetchall()
         relation = connection.sql(query, params=params) if params is not None else connection.sql(query)
         return Rows(relation.to_arrow_reader(100_000), keep=connection)
     except duckdb.Error as error:
         connection.close()
-        raise _explain(error, query, sorted(known.values())) from None
+        raise _explain(error, query, known, named) from None
     except BaseException:
         connection.close()
         raise
+
+
+def _resolve(named: Iterable[str], known: Sequence[str]) -> dict[str, str]:
+    """Which table a name in the query means: the one spelt so, else the only one that differs in case alone."""
+    found: dict[str, str] = {}
+    for name in sorted(named):
+        alike = [k for k in known if k.lower() == name.lower()]
+        table = name if name in alike else alike[0] if len(alike) == 1 else None
+        if table is None and alike:
+            raise InvalidExpression(
+                f"{name!r} could be any of {', '.join(alike)}.", next="Spell it as the table is spelt.", table=name
+            )
+        if table is None:
+            continue
+        other = next((n for n, t in found.items() if n.lower() == name.lower() and t != table), None)
+        if other is not None:
+            raise InvalidExpression(
+                f"SQL does not tell {other!r} and {name!r} apart: they differ in case alone.",
+                next="Query them one at a time, or rename one.",
+                table=name,
+            )
+        found[name] = table
+    return found
 
 
 def _tables(connection: duckdb.DuckDBPyConnection, query: str) -> set[str]:
@@ -57,6 +84,12 @@ def _tables(connection: duckdb.DuckDBPyConnection, query: str) -> set[str]:
     def walk(node: Any) -> None:
         if isinstance(node, dict):
             if node.get("type") == "BASE_TABLE" and node.get("table_name"):
+                if node.get("schema_name"):
+                    raise InvalidExpression(
+                        f"There is no schema {node['schema_name']!r}: tables are named alone.",
+                        next="lake.tables() lists them; quote a name that holds a dot.",
+                        query=query,
+                    )
                 found.add(node["table_name"])
             for value in node.values():
                 walk(value)
@@ -68,11 +101,18 @@ def _tables(connection: duckdb.DuckDBPyConnection, query: str) -> set[str]:
     return found
 
 
-def _explain(error: Exception, query: str, tables: list[str]) -> InvalidExpression:
-    text = str(error)
-    message = re.split(r"\n\s*LINE ", text, maxsplit=1)[0].strip().replace("\n", " ")
+def _explain(error: Exception, query: str, tables: Sequence[str], named: Iterable[str]) -> QuireError:
+    import duckdb
+
+    lower = {t.lower() for t in tables}
+    unknown = [n for n in sorted(named) if n.lower() not in lower]
+    message = re.split(r"\n\s*LINE ", str(error), maxsplit=1)[0].strip().replace("\n", " ")
+    if isinstance(error, duckdb.CatalogException):
+        for name in unknown:
+            if name in message:
+                return no_table(name, tables)
     return InvalidExpression(
-        f"The query cannot be run: {message}",
-        next=f"Tables of this snapshot: {', '.join(tables) if tables else 'none'}.",
+        f"The query cannot be run: {re.sub(r' ?Did you mean .*', '', message)}",
+        next=f"Tables of this snapshot: {', '.join(sorted(tables)) if tables else 'none'}.",
         query=query,
     )

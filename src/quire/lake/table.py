@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from html import escape
 from typing import TYPE_CHECKING, Any
 
-from quire.errors import InvalidInput, Unsupported
+from quire.errors import InvalidExpression, InvalidInput, QuireError, StorageError, Unsupported
 from quire.formats import Search, View
 from quire.ledger import TableState
 
@@ -26,6 +26,7 @@ class Rows:
     def __init__(self, reader: pa.RecordBatchReader, keep: Any = None) -> None:
         self._reader = reader
         self._keep = keep
+        self._taken = False
 
     @property
     def schema(self) -> pa.Schema:
@@ -33,16 +34,37 @@ class Rows:
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
         """Record batches, as they arrive."""
-        return iter(self._reader)
+        reader = self._take()
+        while True:
+            try:
+                batch = reader.read_next_batch()
+            except StopIteration:
+                return
+            except Exception as error:
+                raise _failed(error) from None
+            yield batch
 
     def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
-        return self._reader.__arrow_c_stream__(requested_schema)
+        return self._take().__arrow_c_stream__(requested_schema)
 
     def to_reader(self) -> pa.RecordBatchReader:
-        return self._reader
+        return self._take()
 
     def to_arrow(self) -> pa.Table:
-        return self._reader.read_all()
+        reader = self._take()
+        try:
+            return reader.read_all()
+        except Exception as error:
+            raise _failed(error) from None
+
+    def _take(self) -> pa.RecordBatchReader:
+        if self._taken:
+            raise InvalidInput(
+                "These rows were read already; they stream only once.",
+                next="Keep what to_arrow() returned, or run the scan or query again.",
+            )
+        self._taken = True
+        return self._reader
 
     def to_pylist(self) -> list[dict[str, Any]]:
         return list(self.to_arrow().to_pylist())
@@ -99,7 +121,7 @@ class Table:
     def schema(self) -> pa.Schema:
         return self._view().schema
 
-    def count(self, filter: str | None = None) -> int:
+    def count(self, filter: Any = None) -> int:
         """The number of rows; without a filter it costs no request."""
         return self._state.pin.rows if filter is None else self._view().count(filter)
 
@@ -137,6 +159,8 @@ class Table:
         Without an index a vector search is exact; rows that an index does not cover yet are searched too.
         Results carry `_distance` or `_score`.
         """
+        if not isinstance(limit, int) or limit < 1:
+            raise InvalidInput(f"limit must be a whole number of at least 1, not {limit!r}.", next="Ask for more rows.")
         if isinstance(query, str):
             found = Search(text=query, text_columns=(column,) if column else ())
         else:
@@ -211,6 +235,18 @@ class Table:
     def _repr_html_(self) -> str:
         columns = "".join(f"<tr><td>{escape(f.name)}</td><td>{escape(str(f.type))}</td></tr>" for f in self.schema)
         return f"<b>{escape(self.name)}</b> version {self.version}, {self._state.pin.rows} rows<table>{columns}</table>"
+
+
+def _failed(error: Exception) -> QuireError:
+    """What went wrong while rows were computed: a bad value for the expression, or the store."""
+    if isinstance(error, QuireError):
+        return error
+    text = (str(error).splitlines() or [type(error).__name__])[0].split(", /")[0].split(", rust/")[0].rstrip(".")
+    if isinstance(error, ValueError):
+        return InvalidExpression(
+            f"The rows cannot be computed: {text}.", next="Check the filter or the query against the data."
+        )
+    return StorageError(f"Reading stopped half-way: {text}.", next="Try again; nothing was changed.")
 
 
 def _from_snapshot(snapshot: Any, name: str) -> Table:

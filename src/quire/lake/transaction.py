@@ -16,6 +16,7 @@ from quire.errors import (
     Refused,
     TableExists,
     TransactionClosed,
+    Unsupported,
     ValidatorMissing,
 )
 from quire.formats import IndexSpec, View
@@ -190,6 +191,12 @@ class Transaction:
         columns = (key,) if isinstance(key, str) else tuple(key or ())
         with attached(self.meter):
             pin, schema = self.live.core.format(format).register(publish.registered_location(self, uri))
+        taken = [s.info.name for s in self.at.tables.values() if s.pin.location == pin.location]
+        taken += [e.info.name for e in self.edits.values() if e.created and e.pin and e.pin.location == pin.location]
+        if taken:
+            raise TableExists(
+                f"The table at {uri} is already in this lake, as {taken[0]!r}.", next="Use that one.", table=taken[0]
+            )
         for column in columns:
             if schema.get_field_index(column) < 0:
                 raise ColumnNotFound(
@@ -276,7 +283,7 @@ class TransactionTable(Table):
     def schema(self) -> Any:
         return self._tx.view(self._edit, note=False).schema
 
-    def count(self, filter: str | None = None) -> int:
+    def count(self, filter: Any = None) -> int:
         self._tx.check_open()
         return self._view().count(filter)
 
@@ -427,6 +434,11 @@ class TransactionTable(Table):
                 table=self.name,
             )
         return columns
+
+    def __reduce__(self) -> Any:
+        raise Unsupported(
+            "A table inside a transaction cannot be pickled.", next="Commit, and pickle a table of lake.snapshot()."
+        )
 
     def _do(self, op: str, statement: Any) -> Any:
         tx, edit = self._tx, self._edit

@@ -40,7 +40,8 @@ class History:
 
     def open(self, hint: Hint | None = None) -> State:
         """The newest state, from nothing. `hint` may be None, stale or wrong."""
-        believed, checkpoint = self.line.start - 1, self._start_checkpoint
+        believed = self.line.start - 1
+        checkpoint = self._start_checkpoint if self._plausible(self._start_checkpoint, believed) else None
         if hint is not None and hint.branch == self.line.branch and hint.head >= believed:
             believed = hint.head
             if self._plausible(hint.checkpoint, believed):
@@ -50,7 +51,7 @@ class History:
         if believed - (checkpoint.slot if checkpoint else -1) <= 4 * CHECKPOINT_EVERY:
             state, unread = self._replay(believed, checkpoint, ahead=2)
         if state is None:
-            head = max(self._ledger.head(self.line.branch, believed), self.line.start - 1)
+            head = max(self._ledger.head(self.line.branch, believed, self.line.start), self.line.start - 1)
             return self.at_slot(head)
         return self._follow(state, unread)
 
@@ -69,6 +70,9 @@ class History:
         upto = limit if index is None else index
         near = record.checkpoint if self._plausible(record.checkpoint, slot - 1) else None
         state, _ = self._replay(slot, near, upto=upto)
+        if state is None and near is not None:
+            # The checkpoint it names is not there: the state at its slot can be had from an earlier one.
+            state = self._fold_from(self.at_slot(near.slot), slot, upto)
         if state is None:
             raise corrupt(f"log {self.line.branch}", f"slot {slot} exists but a slot before it is missing")
         return state
@@ -100,6 +104,12 @@ class History:
             )
         return self.at_slot(low)
 
+    def _fold_from(self, state: State, slot: int, upto: int | None) -> State:
+        for record in self.records(list(range(state.slot + 1, slot + 1))):
+            limit = upto if record.slot == slot and upto is not None else self.line.limit(record.slot)
+            state = fold(state, record, upto=limit)
+        return state
+
     def _replay(
         self, slot: int, checkpoint: Point | None, *, ahead: int = 0, upto: int | None = None
     ) -> tuple[State | None, dict[int, Record | None]]:
@@ -113,8 +123,7 @@ class History:
         base, found = run_parallel(reads)
         assert isinstance(found, dict)
         if checkpoint is not None and base is None:
-            # A hint or record that names a checkpoint which is not there: fall back to the whole log.
-            return self._replay(slot, None, ahead=ahead, upto=upto)
+            return None, {}
         state = base if isinstance(base, State) else None
         for number in range(first, slot + 1):
             record = found.get(number)
@@ -136,7 +145,7 @@ class History:
             if following not in known:
                 ahead = next(batches, 0)
                 if ahead == 0:
-                    head = self._ledger.head(self.line.branch, state.slot)
+                    head = self._ledger.head(self.line.branch, state.slot, self.line.start)
                     if head - state.slot > 2 * CHECKPOINT_EVERY:
                         state = self.at_slot(head)
                         following = state.slot + 1

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
+from functools import partial
 
 import msgspec
 
 from quire.ledger.protocol import Appended
 from quire.ledger.records import Commit, Record, Stored, corrupt, decode, encode
 from quire.ledger.search import last_existing
-from quire.store import Outcome, Store
+from quire.store import Outcome, Store, run_parallel
 
 MAX_RECORD = 64 * 1024
 """A record larger than this moves its commits to a side object, written before publish."""
+
+
+_PLAIN = re.compile(r"[0-9A-Za-z_-]{1,64}")
 
 
 class SideObject(Stored, frozen=True):
@@ -47,21 +52,24 @@ class LogLedger:
 
     def read(self, branch: str, slots: Sequence[int]) -> list[Record | None]:
         bodies = self._store.get_many([slot_key(branch, slot) for slot in slots])
-        return [
-            None if body is None else self._decode(body, branch, slot) for slot, body in zip(slots, bodies, strict=True)
-        ]
+        pairs = zip(slots, bodies, strict=True)
+        # In parallel: a large record fetches its side object while it is decoded.
+        return run_parallel([partial(self._decode_or_none, body, branch, slot) for slot, body in pairs])
 
-    def head(self, branch: str, at_least: int) -> int:
+    def head(self, branch: str, at_least: int, first: int = 0) -> int:
         def exists(slots: Sequence[int]) -> list[bool]:
             return [body is not None for body in self._store.get_many([slot_key(branch, s) for s in slots])]
 
-        return last_existing(exists, at_least)
+        return last_existing(exists, at_least, first)
 
     def _move_aside(self, record: Record) -> Record:
         name = f"side-{record.write}"
         body = SideObject(format=record.format, commits=record.commits)
         self._store.put(f"_quire/log/{record.branch}/{name}", encode(body))
         return msgspec.structs.replace(record, commits=(), side=name)
+
+    def _decode_or_none(self, body: bytes | None, branch: str, slot: int) -> Record | None:
+        return None if body is None else self._decode(body, branch, slot)
 
     def _decode(self, body: bytes, branch: str, slot: int) -> Record:
         key = slot_key(branch, slot)
@@ -70,13 +78,13 @@ class LogLedger:
             raise corrupt(key, f"it says it is slot {record.slot} of log {record.branch}")
         if record.side is None:
             return record
-        if record.side != f"side-{record.write}":
+        if record.side != f"side-{record.write}" or not _PLAIN.fullmatch(record.write):
             raise corrupt(key, "it names a side object that is not its own")
         side = f"_quire/log/{branch}/{record.side}"
         found = self._store.get_or_none(side)
         if found is None:
             raise corrupt(side, f"it is missing, and slot {slot} needs it")
-        return msgspec.structs.replace(record, commits=decode(found, SideObject, side).commits)
+        return msgspec.structs.replace(record, side=None, commits=decode(found, SideObject, side).commits)
 
 
 def slot_key(branch: str, slot: int) -> str:

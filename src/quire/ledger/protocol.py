@@ -31,7 +31,7 @@ class Ledger(Protocol):
         """The records in these slots, in order, read in parallel; None where a slot does not exist yet."""
         ...
 
-    def head(self, branch: str, at_least: int) -> int:
+    def head(self, branch: str, at_least: int, first: int = 0) -> int:
         """The newest slot, given one that is believed to exist.
 
         Bounded hops at any distance, and right if the belief is wrong.

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import secrets
 from datetime import datetime
-from typing import Any, Literal, TypeVar
+from typing import Annotated, Any, Literal, TypeVar
 
 import msgspec
 
@@ -18,6 +18,9 @@ FORMAT = 1
 """The newest format this Quire reads and the one it writes."""
 
 T = TypeVar("T")
+
+Slot = Annotated[int, msgspec.Meta(ge=0, le=10**18)]
+"""A slot number: bounded, so that no stored number can send a reader on an endless search."""
 
 
 class Stored(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -115,7 +118,7 @@ class Point(Stored, frozen=True, order=True):
     """A commit, wherever it lies: branch id, slot and position within the slot."""
 
     branch: str
-    slot: int
+    slot: Slot
     index: int = 0
 
     @property
@@ -144,7 +147,7 @@ class Record(Stored, frozen=True):
 
     format: int
     branch: str
-    slot: int
+    slot: Slot
     write: str
     previous: str
     time: datetime
@@ -170,7 +173,7 @@ class Hint(Stored, frozen=True):
     """Best effort: where the head probably is. May be missing, stale or wrong."""
 
     branch: str
-    head: int
+    head: Slot
     checkpoint: Point | None = None
     backfilled: int = 0
     """Every table change up to this slot has reached the table's plain HEAD."""

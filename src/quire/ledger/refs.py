@@ -12,7 +12,7 @@ from typing import Literal
 from urllib.parse import quote, unquote
 
 from quire.errors import CommitUnknown
-from quire.ledger.records import FORMAT, Point, Stored, corrupt, decode, encode, new_id
+from quire.ledger.records import FORMAT, Point, Slot, Stored, corrupt, decode, encode, new_id
 from quire.ledger.search import last_existing
 from quire.store import Outcome, Store, run_parallel
 
@@ -23,7 +23,7 @@ class Segment(Stored, frozen=True):
     """A stretch of a branch's past: the commits of `branch` up to and including `slot`.`index`."""
 
     branch: str
-    slot: int
+    slot: Slot
     index: int
 
 

@@ -9,20 +9,26 @@ FANOUT = 32
 Probe = Callable[[Sequence[int]], Sequence[bool]]
 
 
-def last_existing(exists: Probe, believed: int) -> int:
+def last_existing(exists: Probe, believed: int, first: int = 0) -> int:
     """The largest n for which slot n exists, or -1. `believed` is where to look first; it may be wrong both ways.
 
-    Costs one round of probes when `believed` is right, and O(log32(distance)) rounds otherwise.
+    The log's first slot is `first`: a branch starts where its parent was. Costs one round of probes when `believed` is
+    right, and O(log32(distance from what exists)) rounds otherwise, however large the lie.
     """
-    believed = max(believed, 0)
+    believed = max(believed, first)
     ahead = [believed, *(believed + (1 << k) for k in range(40))]
     found = list(exists(ahead[:6]))
     if not found[0]:
-        return _bisect(exists, -1, believed)
+        # Gallop up from the start instead of searching down from the lie.
+        ahead = [first + (1 << k) - 1 for k in range(40)]
+        found = list(exists(ahead[:6]))
     if all(found):
         found += exists(ahead[6:])
-    below = next(i for i, there in enumerate(found) if not there)
-    return _bisect(exists, ahead[below - 1], ahead[below])
+    below = next((i for i, there in enumerate(found) if not there), len(found))
+    low = ahead[below - 1] if below else first - 1
+    high = ahead[below] if below < len(found) else ahead[-1] + (1 << 40)
+    last = _bisect(exists, low, high)
+    return last if last >= first else -1
 
 
 def _bisect(exists: Probe, low: int, high: int) -> int:

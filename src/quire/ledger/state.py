@@ -9,7 +9,7 @@ from datetime import datetime
 
 import msgspec
 
-from quire.ledger.records import Change, Commit, Pin, Point, Record, Stored, TableInfo, corrupt
+from quire.ledger.records import Change, Commit, Pin, Point, Record, Slot, Stored, TableInfo, corrupt
 
 MAX_TOKENS = 10_000
 KEPT_TOKENS = 9_000
@@ -28,7 +28,7 @@ class State(Stored, frozen=True):
 
     format: int
     branch: str
-    slot: int
+    slot: Slot
     write: str
     """Write id of the record at `slot`: the predecessor of the next one."""
     time: datetime

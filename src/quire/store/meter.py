@@ -15,7 +15,7 @@ import contextvars
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -60,15 +60,19 @@ def _longest(line: Sequence[_Span | _Fork]) -> int:
 @dataclass
 class _Counts:
     requests: Counter[str] = field(default_factory=Counter)
-    external: Counter[str] = field(default_factory=Counter)
+    windows: dict[str, list[tuple[int, int]]] = field(default_factory=dict)
     bytes_in: int = 0
     bytes_out: int = 0
+
+    @property
+    def external(self) -> dict[str, int]:
+        return {system: sum(last - first for first, last in parts) for system, parts in self.windows.items()}
 
     def to_dict(self) -> dict[str, Any]:
         return {
             "requests": dict(self.requests),
             "total": self.requests.total(),
-            "external": dict(self.external),
+            "external": self.external,
             "bytes_in": self.bytes_in,
             "bytes_out": self.bytes_out,
         }
@@ -87,6 +91,7 @@ class Meter:
         self._lock = threading.Lock()
         self._started = time.perf_counter()
         self._ended: float | None = None
+        self._aside: float | None = None
 
     @property
     def requests(self) -> dict[str, int]:
@@ -103,7 +108,7 @@ class Meter:
     def external(self) -> dict[str, int]:
         """Requests that other systems made for us, by system."""
         with self._lock:
-            return dict(self._counts.external)
+            return self._counts.external
 
     @property
     def hops(self) -> int:
@@ -180,7 +185,7 @@ def record_external(
     system: str,
     kind: str,
     *,
-    requests: int,
+    window: tuple[int, int],
     hops: int,
     start: float,
     end: float,
@@ -189,12 +194,15 @@ def record_external(
 ) -> None:
     """Count requests that `system` made on our behalf between two `time.perf_counter()` readings.
 
-    `kind` says what for; it is not counted apart.
+    `window` is what the system's own counter of all its requests read before and after. Calls that ran side by side
+    have windows that overlap; a request in two of them counts once. `kind` says what for; it is not counted apart.
     """
-    _record(_Span(start, end, hops), {}, {system: requests}, bytes_in, bytes_out)
+    _record(_Span(start, end, hops), {}, {system: window}, bytes_in, bytes_out)
 
 
-def _record(span: _Span, requests: dict[str, int], external: dict[str, int], bytes_in: int, bytes_out: int) -> None:
+def _record(
+    span: _Span, requests: dict[str, int], external: dict[str, tuple[int, int]], bytes_in: int, bytes_out: int
+) -> None:
     with _totals_lock:
         _add(_totals, requests, external, bytes_in, bytes_out)
     for meter, line in _active.get():
@@ -205,11 +213,53 @@ def _record(span: _Span, requests: dict[str, int], external: dict[str, int], byt
             line.append(span)
 
 
-def _add(counts: _Counts, requests: dict[str, int], external: dict[str, int], bytes_in: int, bytes_out: int) -> None:
+def _union(parts: list[tuple[int, int]], window: tuple[int, int]) -> list[tuple[int, int]]:
+    """Disjoint windows, in order, with one more taken in."""
+    first, last = window
+    apart = []
+    for part in parts:
+        if part[1] < first or part[0] > last:
+            apart.append(part)
+        else:
+            first, last = min(first, part[0]), max(last, part[1])
+    return sorted([*apart, (first, last)])
+
+
+def _add(
+    counts: _Counts, requests: dict[str, int], external: dict[str, tuple[int, int]], bytes_in: int, bytes_out: int
+) -> None:
     counts.requests.update(requests)
-    counts.external.update(external)
+    for system, window in external.items():
+        counts.windows[system] = _union(counts.windows.get(system, []), window)
     counts.bytes_in += bytes_in
     counts.bytes_out += bytes_out
+
+
+def aside() -> tuple[contextvars.Context, Callable[[], None]]:
+    """A context for one call that runs in the background of this one, and what to call when it has ended.
+
+    Calls put aside before anybody waits for one of them are side by side by intent: none has to follow another.
+    """
+    forks = []
+    for meter, line in _active.get():
+        if meter._aside is None:
+            meter._aside = time.perf_counter()
+        forks.append((meter, line, _Fork(meter._aside, [[]])))
+    context = contextvars.copy_context()
+    context.run(_active.set, tuple((meter, fork.branches[0]) for meter, _, fork in forks))
+
+    def ended() -> None:
+        for _, line, fork in forks:
+            fork.end = time.perf_counter()
+            line.append(fork)
+
+    return context, ended
+
+
+def awaited() -> None:
+    """What is requested from now on follows the calls put aside before."""
+    for meter, _ in _active.get():
+        meter._aside = None
 
 
 @contextlib.contextmanager

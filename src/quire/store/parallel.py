@@ -45,11 +45,19 @@ def submit(call: Callable[[], T]) -> Future[T]:
 
     The pool is first in, first out, so a call that waits for one submitted before it cannot wait for ever.
     """
+    context, ended = meter.aside()
+
+    def run() -> T:
+        try:
+            return context.run(call)
+        finally:
+            ended()
+
     try:
-        return _shared_pool().submit(contextvars.copy_context().run, call)
+        return _shared_pool().submit(run)
     except RuntimeError:  # the interpreter is shutting down
         settled: Future[T] = Future()
-        settled.set_result(call())
+        settled.set_result(run())
         return settled
 
 

@@ -60,6 +60,22 @@ def check_schema(schema: pa.Schema, table: str) -> None:
                 table=table,
                 column=field.name,
             )
+        if not _storable(field.type):
+            raise SchemaMismatch(
+                f"Column {field.name!r} of table {table!r} is {field.type}, which Lance tables cannot hold.",
+                next="Convert it to another type first.",
+                table=table,
+                column=field.name,
+                actual=str(field.type),
+            )
+
+
+def _storable(kind: pa.DataType) -> bool:
+    import pyarrow.types as t
+
+    if t.is_interval(kind) or t.is_union(kind):
+        return False
+    return all(_storable(kind.field(i).type) for i in range(kind.num_fields)) if t.is_nested(kind) else True
 
 
 def check_name(name: str, table: str) -> None:

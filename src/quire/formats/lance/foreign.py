@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import numpy as np
 
+from quire.errors import Conflict, DuplicateKeys
+from quire.formats.keys import check_distinct
 from quire.formats.lance import match
 from quire.formats.lance.net import Added, Net
 from quire.formats.lance.promote import head_of
@@ -38,7 +40,8 @@ OPS = {
     "Overwrite": "overwrite",
     "Restore": "overwrite",
 }
-ROWS_ONLY = frozenset({"append", "update", "delete"})
+ROWS_ONLY = frozenset({"append", "update", "delete", "compact", "index"})
+"""What can be moved onto a rival's state as rows. An index that covered moved rows is left behind; its rows are not."""
 
 
 def trace(session: LanceSession, pin: Pin, head: int, lake: str) -> Foreign:
@@ -84,14 +87,34 @@ class Graft(LanceWork):
             self.net = difference(base, head)
             if key and self.net.added:
                 keys = _keys(head, self.net, key)
+                self._check_unique(key, keys)
                 self.statements.append(Keyed("insert", Staging(keys.num_rows, done([])), tuple(key), keys))
+        elif key:
+            self._check_unique(key, head.scanner(columns=list(key)).to_table())
 
     @property
     def changed(self) -> bool:
         return True
 
+    def _check_unique(self, key: Sequence[str], keys: Any) -> None:
+        """A plain client knows no keys: what it wrote may break one."""
+        try:
+            check_distinct(keys, key, self.table)
+        except DuplicateKeys as error:
+            raise Conflict(error.message, next=error.next, table=self.table) from None
+        addresses, _, positions = match.where_key(self.head, key, keys)
+        if len(addresses) > keys.num_rows:
+            counts = np.bincount(positions.to_numpy(), minlength=keys.num_rows)
+            twice = keys.take(np.flatnonzero(counts > 1)).slice(0, 20).to_pylist()
+            raise self.key_conflict(twice)
+
     def rebase(self, onto: Pin, theirs: Sequence[Change]) -> Overlap | None:
+        if self.exclusive:
+            return Overlap("rows", hard=True)
         overlap = super().rebase(onto, theirs)
+        if overlap is not None:
+            # There are no statements to run again: what cannot be moved is a conflict.
+            overlap = replace(overlap, hard=True)
         self._moved = self._moved or overlap is None
         return overlap
 

@@ -41,21 +41,23 @@ class LanceFormat:
         rows = _first_rows(data, schema, table)
         check_schema(rows.schema, table)
         properties = {LAKE: self._lake, WRITE: write, COUNTER: "0"}
-        handle = self._session.call(
-            "create",
-            lambda: lance.write_dataset(
-                rows.reader(),
-                self._session.uri(location),
-                schema=rows.schema,
-                mode="create",
-                max_bytes_per_file=1 << 30,
-                enable_stable_row_ids=stable_row_ids,
-                storage_options=self._session.options,
-                session=self._session.session,
-                transaction_properties=properties,
-            ),
-            hops=4,
-            what=f"creation of table {table!r}",
+        handle = rows.feed(
+            lambda reader: self._session.call(
+                "create",
+                lambda: lance.write_dataset(
+                    reader,
+                    self._session.uri(location),
+                    schema=rows.schema,
+                    mode="create",
+                    max_bytes_per_file=1 << 30,
+                    enable_stable_row_ids=stable_row_ids,
+                    storage_options=self._session.options,
+                    session=self._session.session,
+                    transaction_properties=properties,
+                ),
+                hops=4,
+                what=f"creation of table {table!r}",
+            )
         )
         self._session.remember(location, handle)
         size = sum(int(f.file_size_bytes or 0) for g in handle.get_fragments() for f in g.metadata.files)
@@ -141,5 +143,5 @@ def _first_rows(data: Any, schema: Any, table: str) -> Source:
         if schema is None:
             raise InvalidInput(f"Table {table!r} needs a schema or data.", next="Pass either.", table=table)
         return Source(schema, [], whole=True)
-    rows = source(data, schema)
+    rows = source(data, schema, table=table)
     return rows if schema is None else fit(rows, schema, table=table)

@@ -106,7 +106,7 @@ class Indexes:
         if spec.kind in VECTOR:
             options.setdefault("num_partitions", max(1, min(256, handle.count_rows() // 4096)))
             if spec.kind == "IVF_PQ":
-                width = handle.schema.field(spec.column).type.list_size
+                width = getattr(handle.schema.field(spec.column).type, "list_size", 1)
                 options.setdefault("num_sub_vectors", next(n for n in (16, 8, 4, 2, 1) if width % n == 0))
 
         def build() -> Any:

@@ -155,7 +155,7 @@ class checking_expression:  # noqa: N801 - used as a context manager
             text = " / ".join(t for t in self.texts if t)
             reason = first_line(error).removeprefix("Invalid user input: ")
             raise InvalidExpression(
-                f"{text!r} is not a valid expression here: {reason}.",
+                f"{text!r} is not a valid expression here: {reason}." if text else f"This cannot be read: {reason}.",
                 next="Quote text with '…' and unusual column names with `…`.",
                 expression=text,
             ) from None

@@ -11,7 +11,7 @@ import uuid
 from typing import TYPE_CHECKING, Any
 
 from quire.formats.lance.columns import manifest_name
-from quire.formats.lance.session import DETACHED, LanceSession, first_line
+from quire.formats.lance.session import LanceSession, first_line
 from quire.formats.protocol import Head, Promotion
 from quire.ledger import Pin
 from quire.store import Outcome, Store
@@ -47,8 +47,6 @@ def promote(session: LanceSession, pin: Pin, *, lake: str, commit: str, table: s
         return Promotion(table, "current", head.version)
     if head.counter is None and head.version > pin.head:
         return Promotion(table, "foreign", head.version, f"version {head.version} was written by a plain Lance client")
-    if not version & DETACHED:
-        return Promotion(table, "behind", head.version, "the pin is an older linear version of the table")
     place = Promoting(session, pin, head.version)
     properties = {LAKE: lake, COMMIT: commit, COUNTER: str(pin.counter)}
     try:
@@ -147,8 +145,8 @@ def _namespace(place: Promoting) -> Any:
             if version is not None and version < 0:
                 # A staged version arrives as a negative signed number.
                 return m.DescribeTableVersionResponse(version=described(version % 2**63, version % 2**64))
-            if version in (None, place.head):
-                return m.DescribeTableVersionResponse(version=described(place.head))
+            if version in (None, place.head, int(place.pin.version)):
+                return m.DescribeTableVersionResponse(version=described(version or place.head))
             raise ns.TableVersionNotFoundError(str(version))
 
         def create_table_version(self, request: Any) -> Any:

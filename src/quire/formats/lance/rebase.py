@@ -49,13 +49,15 @@ class Rebase:
         if not self.net.deleted:
             return None
         ops = {op for change in self.theirs for op in change.ops}
+        only_moved = "compact" in ops and ops <= {"compact", "index"}
         soft: Overlap | None = None
         for number, offsets in self.net.deleted.items():
             hard = self.net.hard.get(number)
             if number not in self._kept:
                 if hard is not None and not ("compact" in ops and not ops & ROW_OPS):
                     return Overlap("rows", hard=True)
-                soft = Overlap("moved" if "compact" in ops else "rows")
+                # Rows found by key are found again wherever upkeep put them; a predicate is run again like a replay.
+                soft = soft or Overlap("moved" if only_moved and hard is None else "rows")
                 continue
             if not self._deletions_differ(number):
                 continue

@@ -27,12 +27,14 @@ DETACHED = 1 << 63
 
 _recorder = threading.Lock()
 _recording = False
+_memory_sessions: dict[str, Any] = {}
 
 
 class LanceSession:
     """Opens pins of the tables of one lake. Code above it cannot ask for "the newest"."""
 
     def __init__(self, store: Store) -> None:
+        load()
         self.store = store
         self.options = dict(store.options) or None
         self._session: Any = None
@@ -44,14 +46,7 @@ class LanceSession:
         if self._session is None:
             with self._lock:
                 if self._session is None:
-                    # A lost promotion race is an outcome here, not news for a terminal.
-                    os.environ.setdefault("LANCE_LOG", "error")
-                    _start_recording()
-                    import lance
-
-                    self._session = lance.Session(
-                        index_cache_size_bytes=INDEX_CACHE, metadata_cache_size_bytes=METADATA_CACHE
-                    )
+                    self._session = _memory_session(self.store.uri) if self.store.scheme == "memory" else _session()
         return self._session
 
     def uri(self, location: str) -> str:
@@ -105,14 +100,26 @@ class LanceSession:
                 raise translate(error, what) from error
 
 
+def _session() -> Any:
+    import lance
+
+    return lance.Session(index_cache_size_bytes=INDEX_CACHE, metadata_cache_size_bytes=METADATA_CACHE)
+
+
+def _memory_session(uri: str) -> Any:
+    """Lance keeps what is in memory per session, so every handle on one memory lake shares one."""
+    with _recorder:
+        return _memory_sessions.setdefault(uri, _session())
+
+
 @contextmanager
 def metered(kind: str, *, hops: int) -> Iterator[None]:
     before, start = _requests(), time.perf_counter()
     try:
         yield
     finally:
-        used = _requests() - before
-        record_external("lance", kind, requests=used, hops=hops, start=start, end=time.perf_counter())
+        # Lance counts for the whole process, so side-by-side calls see each other's requests: a meter takes the union.
+        record_external("lance", kind, window=(before, _requests()), hops=hops, start=start, end=time.perf_counter())
 
 
 def translate(error: Exception, what: str) -> QuireError:
@@ -144,11 +151,13 @@ def _absolute(location: str) -> bool:
     return "://" in location or location.startswith("/")
 
 
-def _start_recording() -> None:
-    """Lance counts requests only for stores opened after its recorder was installed."""
+def load() -> None:
+    """Import Lance so that it counts requests: only stores opened after its recorder was installed are counted."""
     global _recording
     with _recorder:
         if not _recording:
+            # A lost promotion race is an outcome here, not news for a terminal.
+            os.environ.setdefault("LANCE_LOG", "error")
             import lance.lance as native
 
             native.register_lance_metrics_recorder()

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from quire.errors import ColumnNotFound, InvalidExpression, InvalidInput
+from quire.errors import ColumnNotFound, InvalidInput
 from quire.formats.lance import match
 from quire.formats.lance.indexes import describe
 from quire.formats.lance.session import LanceSession, metered
@@ -16,6 +16,9 @@ from quire.formats.protocol import Search
 if TYPE_CHECKING:
     import pyarrow as pa
     from lance import LanceDataset
+
+
+METRICS = ("l2", "cosine", "dot", "hamming")
 
 
 class LanceView:
@@ -30,9 +33,12 @@ class LanceView:
     def schema(self) -> pa.Schema:
         return self.handle.schema
 
-    def count(self, filter: str | None = None) -> int:
-        with metered("scan", hops=1), match.checking_expression(filter or ""):
-            return int(self.handle.count_rows(filter))
+    def count(self, filter: Any = None) -> int:
+        self._check_filter(filter)
+        with metered("scan", hops=1), match.checking_expression("" if filter is None else str(filter)):
+            if filter is None:
+                return int(self.handle.count_rows())
+            return int(self.handle.scanner(columns=[], filter=filter, with_row_id=True).count_rows())
 
     def scan(
         self,
@@ -44,7 +50,8 @@ class LanceView:
         search: Search | None = None,
         batch_size: int | None = None,
     ) -> pa.RecordBatchReader:
-        self._check(columns, limit, offset)
+        self._check(columns, limit, offset, batch_size)
+        self._check_filter(filter)
         options: dict[str, Any] = {"columns": list(columns) if columns is not None else None, "filter": filter}
         if limit is not None:
             options["limit"] = limit
@@ -61,6 +68,8 @@ class LanceView:
         options: dict[str, Any] = {"prefilter": True}
         if search.vector is not None:
             column, query = search.vector
+            if search.metric is not None and search.metric.lower() not in METRICS:
+                raise InvalidInput(f"There is no metric {search.metric!r}.", next=f"Use one of {', '.join(METRICS)}.")
             nearest: dict[str, Any] = {"column": column, "q": self._query(column, query), "k": limit or 10}
             for name, value in (
                 ("metric", search.metric),
@@ -71,7 +80,7 @@ class LanceView:
                     nearest[name] = value
             options["nearest"] = nearest
             options["limit"] = None
-            options["columns"] = [*columns, "_distance"] if columns is not None else None
+            options["columns"] = _with(columns, "_distance")
         if search.text is not None:
             indexed = self._text_columns()
             wanted = list(search.text_columns) or indexed
@@ -84,13 +93,15 @@ class LanceView:
                     table=self.table,
                 )
             options["full_text_query"] = {"query": search.text, "columns": wanted}
-            options["columns"] = [*columns, "_score"] if columns is not None else None
+            options["columns"] = _with(columns, "_score")
         return options
 
     def _query(self, column: str, query: Any) -> Any:
+        import pyarrow as pa
+
         kind = self.schema.field(column).type if self.schema.get_field_index(column) >= 0 else None
         width = getattr(kind, "list_size", None)
-        if width is None:
+        if width is None or not pa.types.is_floating(getattr(kind, "value_type", None)):
             raise ColumnNotFound(
                 f"Table {self.table!r} has no vector column {column!r}.",
                 next="A vector column is a fixed-size list of floats.",
@@ -113,9 +124,22 @@ class LanceView:
     def _text_columns(self) -> list[str]:
         return [c for ix in self.indexes() if ix["kind"].upper() == "INVERTED" for c in ix["columns"]]
 
-    def _check(self, columns: Sequence[str] | None, limit: int | None, offset: int | None) -> None:
+    def _check_filter(self, filter: Any) -> None:
+        import pyarrow.compute as pc
+
+        if filter is not None and not isinstance(filter, str | pc.Expression):
+            raise InvalidInput(
+                f"A filter is SQL text or a pyarrow expression, not a {type(filter).__name__}.",
+                next='For example filter="year > 2020".',
+            )
+
+    def _check(
+        self, columns: Sequence[str] | None, limit: int | None, offset: int | None, batch_size: int | None
+    ) -> None:
         if isinstance(columns, str):
             raise InvalidInput("columns takes a list of names.", next=f"Write columns=[{columns!r}].")
+        if columns is not None and len(set(columns)) != len(columns):
+            raise InvalidInput("columns names one column twice.", next="Name each once.")
         for name in columns or ():
             top = name.split(".")[0]
             if self.schema.get_field_index(top) < 0 and not name.startswith("_"):
@@ -125,9 +149,11 @@ class LanceView:
                     table=self.table,
                     column=name,
                 )
-        for what, value in (("limit", limit), ("offset", offset)):
-            if value is not None and (not isinstance(value, int) or value < 0):
-                raise InvalidExpression(f"{what} must be a whole number of at least 0, not {value!r}.", next="Fix it.")
+        for what, value, least in (("limit", limit, 0), ("offset", offset, 0), ("batch_size", batch_size, 1)):
+            if value is not None and (not isinstance(value, int) or value < least):
+                raise InvalidInput(
+                    f"{what} must be a whole number of at least {least}, not {value!r}.", next="Correct it."
+                )
 
     def dataset(self) -> Any:
         return self.handle
@@ -139,3 +165,7 @@ class LanceView:
         _, _, positions = match.where_key(self.handle, columns, values)
         distinct = np.unique(positions.to_numpy()) if len(positions) else np.empty(0, np.int64)
         return values.take(distinct)
+
+
+def _with(columns: Sequence[str] | None, name: str) -> list[str] | None:
+    return None if columns is None else list(dict.fromkeys([*columns, name]))

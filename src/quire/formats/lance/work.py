@@ -22,7 +22,7 @@ from quire.formats.lance.statements import Append, Delete, Keyed, Patch, Staging
 from quire.formats.lance.view import LanceView
 from quire.formats.protocol import IndexSpec, Overlap, Staged
 from quire.ledger import Change, Keys, Pin
-from quire.store import submit
+from quire.store import awaited, submit
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -99,6 +99,8 @@ class LanceWork:
         pending, self._pending = self._pending, []
         for statement in pending:
             self.net.add(statement.staging.fragments())
+        if pending:
+            awaited()
 
     def settle(self) -> None:
         self._absorb()
@@ -154,26 +156,29 @@ class LanceWork:
     def overwrite(self, data: Any, key: Sequence[str], *, schema: Literal["keep", "replace"]) -> int:
         from lance.fragment import write_fragments
 
-        rows = source(data, self.schema)
+        rows = source(data, self.schema, table=self.table)
         if schema == "keep":
             rows = fit(rows, self.schema, table=self.table)
+        columns.check_schema(rows.schema, self.table)
         keylib.check_columns(key, rows.schema, self.table)
         tap = Tap(tuple(key))
         flow = tap.through(rows)
         self.settle()
         old = self.pin.rows
-        transaction: Any = self.session.call(
-            "write",
-            lambda: write_fragments(
-                flow.reader(),
-                self.base,
-                schema=flow.schema,
-                mode="overwrite",
-                return_transaction=True,
-                max_bytes_per_file=1 << 30,
-            ),
-            hops=1,
-            what=f"data of {self.table}",
+        transaction: Any = flow.feed(
+            lambda reader: self.session.call(
+                "write",
+                lambda: write_fragments(
+                    reader,
+                    self.base,
+                    schema=flow.schema,
+                    mode="overwrite",
+                    return_transaction=True,
+                    max_bytes_per_file=1 << 30,
+                ),
+                hops=1,
+                what=f"data of {self.table}",
+            )
         )
         if key:
             keylib.check_distinct(tap.table(rows.schema), key, self.table)
@@ -337,7 +342,9 @@ class LanceWork:
     # -- input ------------------------------------------------------------------------------------------------
 
     def _fit(self, data: Any, *, missing: Missing = "error", only: bool = False) -> Source:
-        return fit(source(data, self.schema), self.schema, table=self.table, missing=missing, only=only)
+        return fit(
+            source(data, self.schema, table=self.table), self.schema, table=self.table, missing=missing, only=only
+        )
 
     def _keyed(self, mode: Literal["insert", "upsert"], rows: Source, on: Sequence[str]) -> Keyed:
         keylib.check_columns(on, self.schema, self.table)
@@ -366,24 +373,8 @@ class LanceWork:
         return Staging(table.num_rows, future)
 
     def _write_stream(self, rows: Source) -> list[Any]:
-        """Write batches as they come. An error of the producer is raised as it is, not as a failure of the writer."""
-        failure: list[BaseException] = []
-
-        def guarded() -> Iterator[pa.RecordBatch]:
-            try:
-                for batch in rows.batches:
-                    if batch.num_rows:
-                        yield batch
-            except BaseException as error:
-                failure.append(error)
-                raise
-
-        try:
-            return self.stager.write(Source(rows.schema, guarded(), whole=False).reader(), self.base, self.schema)
-        except Exception:
-            if failure:
-                raise failure[0] from None
-            raise
+        """Write batches as they come."""
+        return rows.feed(lambda reader: self.stager.write(reader, self.base, self.schema))
 
     # -- moving to a newer base, staging ----------------------------------------------------------------------
 
@@ -433,7 +424,10 @@ class LanceWork:
         return self.stager.apply(self.base, self.net)
 
     def _settled(self) -> LanceDataset:
-        return self._current()[0]
+        """The current rows as one staged version, pending indexes included: a schema change goes on from there."""
+        handle = self._indexes.apply(self.stager, self._current()[0], self.table)
+        self._indexes = Indexes()
+        return handle
 
     def _chain(self, handle: LanceDataset) -> None:
         """Go on from a staged version that changed more than rows. From here on any rival change is a conflict."""
