@@ -9,7 +9,17 @@ import time
 import pytest
 from tests.store.faulty import FaultyS3
 
-from quire.store import Store, metering, record_external, run_parallel, totals
+from quire.store import (
+    Meter,
+    Store,
+    attached,
+    awaited,
+    metering,
+    record_external,
+    run_parallel,
+    submit,
+    totals,
+)
 
 
 @pytest.fixture
@@ -95,9 +105,9 @@ def test_a_thread_with_a_copy_of_the_context_counts(memory: Store) -> None:
 def test_external_spans_weigh_their_hops(memory: Store) -> None:
     with metering() as m:
         now = time.perf_counter()
-        record_external("lance", "append", requests=3, hops=3, start=now + 1, end=now + 2, bytes_in=10, bytes_out=20)
-        record_external("lance", "append", requests=5, hops=2, start=now + 1.5, end=now + 3)
-        record_external("lance", "open", requests=2, hops=2, start=now + 3, end=now + 4)
+        record_external("lance", "append", window=(0, 3), hops=3, start=now + 1, end=now + 2, bytes_in=10, bytes_out=20)
+        record_external("lance", "append", window=(3, 8), hops=2, start=now + 1.5, end=now + 3)
+        record_external("lance", "open", window=(8, 10), hops=2, start=now + 3, end=now + 4)
         memory.get_or_none("k")
     assert m.external == {"lance": 10}
     assert (m.total, m.requests) == (1, {"get": 1})
@@ -108,12 +118,38 @@ def test_external_spans_weigh_their_hops(memory: Store) -> None:
 def test_external_spans_in_parallel_calls_are_parallel(memory: Store) -> None:
     def stage() -> None:
         start = time.perf_counter()
-        record_external("lance", "append", requests=3, hops=3, start=start, end=time.perf_counter())
+        record_external("lance", "append", window=(0, 12), hops=3, start=start, end=time.perf_counter())
 
     with metering() as m:
         run_parallel([stage] * 4)
         memory.get_or_none("k")
     assert (m.external, m.hops) == ({"lance": 12}, 4)
+
+
+def test_a_request_that_two_external_windows_saw_counts_once() -> None:
+    with metering() as m:
+        for window in ((10, 13), (20, 22), (11, 15), (22, 22), (14, 21)):
+            record_external("lance", "append", window=window, hops=1, start=0.0, end=1.0)
+    assert m.external == {"lance": 12}
+
+
+def test_calls_put_aside_together_are_parallel_and_what_follows_waits_for_them(memory: Store) -> None:
+    with metering() as m:
+        for _ in range(3):
+            submit(lambda: memory.get_or_none("k")).result()
+        awaited()
+        memory.get_or_none("k")
+    assert (m.total, m.hops) == (4, 2)
+
+
+def test_a_meter_that_outlives_its_block_goes_on_counting(memory: Store) -> None:
+    meter = Meter()
+    with attached(meter):
+        memory.get_or_none("k")
+    memory.get_or_none("k")
+    with attached(meter), attached(meter):
+        memory.get_or_none("k")
+    assert (meter.total, meter.hops) == (2, 2)
 
 
 def test_a_failed_attempt_and_its_repetition_are_two(faulty: FaultyS3) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import os
 import threading
 import time
 import weakref
@@ -29,6 +30,7 @@ class Background:
         self._busy = False
         self._thread: threading.Thread | None = None
         self.failures: list[str] = []
+        self._pid = os.getpid()
         _alive.add(self)
 
     def submit(self, name: Hashable, task: Callable[[], Any], *, delay: float = 0.0) -> None:
@@ -43,6 +45,10 @@ class Background:
 
     def drain(self, timeout: float = DRAIN_SECONDS) -> bool:
         """Do everything that waits, now. False when time ran out first."""
+        if os.getpid() != self._pid:
+            return (
+                True  # a forked child: the parent does its own work, and a lock copied by the fork may be held for ever
+            )
         deadline = time.monotonic() + timeout
         with self._changed:
             self._tasks = {name: (0.0, task) for name, (_, task) in self._tasks.items()}

@@ -159,13 +159,16 @@ def fast_forward(lake: Lake, source: LiveBranch) -> Receipt:
     """One commit that adopts every pin by which `source` is ahead."""
     target = lake._live
     here, there = target.refresh(), source.state
-    if here.head == there.head or target.line.contains(there.head):
+    last = target.history.records([here.head.slot])[0].commits[here.head.index]
+    known = last.adopts or here.head
+    if known == there.head or target.line.contains(there.head):
         return Receipt(None, target.name)
-    if not source.line.contains(here.head):
+    if not source.line.contains(known) and not source.line.contains(here.head):
         raise _diverged(target.name, source.name, here)
     tx = lake.transaction(f"fast-forward to {source.name} at {there.head.commit}", if_head=here.head.commit)
     tx.at = here
     tx.parents = (there.head,)
+    tx.adopts = there.head
     for table in here.tables.keys() | there.tables.keys():
         edit = adopt_pin(here, there, table)
         if edit is not None:

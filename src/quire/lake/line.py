@@ -96,6 +96,8 @@ class LiveBranch:
         if not force and not self.history.checkpoint_due(state):
             return
         at = self.history.write_checkpoint(state)
+        if at is None:
+            return
         with self._lock:
             if self._state.checkpoint is None or self._state.checkpoint.slot < at.slot:
                 self._state = msgspec.structs.replace(self._state, checkpoint=at)

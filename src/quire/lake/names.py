@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterable
 from datetime import UTC, date, datetime
 from typing import Any
+from urllib.parse import quote
 
 from quire.errors import InvalidInput, InvalidName, TableNotFound
 
@@ -28,13 +29,15 @@ def check_table(name: Any) -> str:
 
 def check_ref(name: Any, what: str) -> str:
     """Like git: words joined by `/`."""
-    if not isinstance(name, str) or not _REF.fullmatch(name) or len(name) > 200 or ".." in name:
+    # Names become object names, percent-encoded; local disks allow 255 bytes.
+    fine = isinstance(name, str) and _REF.fullmatch(name) and ".." not in name and len(quote(name, safe="")) <= 200
+    if not fine:
         raise InvalidName(
             f"{name!r} is not a {what} name.",
-            next="Use letters, digits and _ . - , with / between words, at most 200 characters.",
+            next="Use letters, digits and _ . - , with / between words, at most 200 bytes once percent-encoded.",
             name=str(name),
         )
-    return name
+    return str(name)
 
 
 def parse_commit(text: Any) -> tuple[int, int]:

@@ -53,6 +53,8 @@ def commit(tx: Transaction) -> Receipt:
             if edit.work is not None:
                 edit.work.settle()
         if not any(e.changed for e in tx.edits.values()) and tx.stream is None and tx.token is None and not tx.parents:
+            if tx.expect or tx.if_head is not None:
+                live.refresh()
             move(tx, live.state, counts)
             tx.status = "committed"
             return Receipt(None, live.name, cost=tx.meter.to_dict())
@@ -86,7 +88,12 @@ def _attempt(tx: Transaction, attempt: int, counts: dict[str, int], *, hold: boo
         live.publishing.acquire()
     try:
         seen = live.state
-        move(tx, seen, counts)
+        try:
+            move(tx, seen, counts)
+        except ExpectationFailed:
+            if live.refresh().slot == seen.slot:
+                raise
+            return None  # this handle was behind: ask again with the news
         staged = stage(tx)
         record = build(tx, seen, staged)
         with live.publishing:
@@ -402,6 +409,7 @@ def build(tx: Transaction, seen: State, staged: dict[str, Staged]) -> Record:
         stream=tx.stream,
         token=tx.token,
         reverts=tx.reverts,
+        adopts=tx.adopts,
     )
     return Record(
         format=FORMAT,

@@ -26,7 +26,7 @@ from quire.lake.edits import Check, Edit, values_table
 from quire.lake.names import check_table, no_table, parse_commit
 from quire.lake.receipt import Receipt
 from quire.lake.table import Rows, Table
-from quire.ledger import State, TableInfo, TableState, new_id
+from quire.ledger import Point, State, TableInfo, TableState, new_id
 from quire.store import Meter, attached
 
 if TYPE_CHECKING:
@@ -63,6 +63,8 @@ class Transaction:
     ) -> None:
         if isolation not in ("snapshot", "serializable"):
             raise InvalidInput(f"There is no isolation {isolation!r}.", next='Use "snapshot" or "serializable".')
+        for what, text in (("message", message), ("author", author or "")):
+            _check_text(what, text)
         live.core.check_writable()
         self.live, self.background, self.backfill = live, background, backfill
         self.message, self.author = message, author or live.core.author
@@ -78,8 +80,9 @@ class Transaction:
         self.checks: list[Check] = []
         self.read_tables: set[str] = set()
         self.has_read = False
-        self.reverts: Any = None
-        self.parents: tuple[Any, ...] = ()
+        self.reverts: Point | None = None
+        self.adopts: Point | None = None
+        self.parents: tuple[Point, ...] = ()
         self.status: Status = "open"
         self.slot: int | None = None
         self.receipt: Receipt | None = None
@@ -460,6 +463,13 @@ class TransactionTable(Table):
             result = statement(edit.work)
         edit.did(op)
         return result
+
+
+def _check_text(what: str, text: Any) -> None:
+    try:
+        text.encode()
+    except (AttributeError, UnicodeEncodeError):
+        raise InvalidInput(f"The {what} {text!r} is not text that can be stored.", next="Use plain text.") from None
 
 
 def _no_pin(edit: Edit) -> Any:

@@ -13,7 +13,7 @@ from urllib.parse import quote
 
 import msgspec
 
-from quire.errors import CommitNotFound, FormatError
+from quire.errors import CommitNotFound, FormatError, StorageError
 from quire.ledger.protocol import Ledger
 from quire.ledger.records import Commit, Hint, Point, Record, corrupt, decode, encode
 from quire.ledger.refs import Line
@@ -67,12 +67,17 @@ class History:
         if record is None or (index is not None and commit_at(record, index) is None):
             raise self.no_commit(f"{slot}.{index or 0}")
         limit = self.line.limit(slot)
+        if index is not None and limit is not None and index > limit:
+            raise self.no_commit(f"{slot}.{index}")
         upto = limit if index is None else index
         near = record.checkpoint if self._plausible(record.checkpoint, slot - 1) else None
         state, _ = self._replay(slot, near, upto=upto)
-        if state is None and near is not None:
-            # The checkpoint it names is not there: the state at its slot can be had from an earlier one.
-            state = self._fold_from(self.at_slot(near.slot), slot, upto)
+        while state is None and near is not None:
+            # The checkpoint it names is not there: go back to one that is.
+            [older] = self._ledger.read(self.line.owner(near.slot), [near.slot])
+            named = older.checkpoint if older is not None else None
+            near = named if self._plausible(named, near.slot - 1) else None
+            state, _ = self._replay(slot, near, upto=upto)
         if state is None:
             raise corrupt(f"log {self.line.branch}", f"slot {slot} exists but a slot before it is missing")
         return state
@@ -103,12 +108,6 @@ class History:
                 time=when.isoformat(),
             )
         return self.at_slot(low)
-
-    def _fold_from(self, state: State, slot: int, upto: int | None) -> State:
-        for record in self.records(list(range(state.slot + 1, slot + 1))):
-            limit = upto if record.slot == slot and upto is not None else self.line.limit(record.slot)
-            state = fold(state, record, upto=limit)
-        return state
 
     def _replay(
         self, slot: int, checkpoint: Point | None, *, ahead: int = 0, upto: int | None = None
@@ -198,13 +197,22 @@ class History:
         last = state.checkpoint.slot if state.checkpoint else -1
         return state.slot - last >= CHECKPOINT_EVERY
 
-    def write_checkpoint(self, state: State) -> Point:
-        """Store `state`. Its bytes follow from its slot alone, so it does not matter who writes it or how often."""
+    def write_checkpoint(self, state: State) -> Point | None:
+        """Store a state of this branch's own log; None for a state that is still its parent's.
+
+        Its bytes follow from its slot alone, so it does not matter who writes it or how often.
+        """
+        if state.branch != self.line.branch:
+            return None
         at = Point(branch=state.branch, slot=state.slot)
         body = encode(msgspec.structs.replace(state, checkpoint=None))
         created = self._store.create(_checkpoint_key(at), body, mine=lambda found: found == body)
         if created.outcome is Outcome.UNKNOWN:
-            raise corrupt(_checkpoint_key(at), "the store did not say whether it was written")
+            raise StorageError(
+                f"The store did not say whether {_checkpoint_key(at)} was written.",
+                next="Nothing depends on it; the next commit tries again.",
+                object=_checkpoint_key(at),
+            )
         return at
 
     def _checkpoint(self, at: Point | None) -> State | None:
@@ -270,7 +278,7 @@ def write_hint(store: Store, name: str, hint: Hint) -> None:
 
 
 def hint_key(name: str) -> str:
-    return f"_quire/hint-{quote(name, safe='')}"
+    return f"_quire/hint-{quote(name, safe='')}.json"
 
 
 def _checkpoint_key(at: Point) -> str:

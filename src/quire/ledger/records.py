@@ -23,6 +23,10 @@ Slot = Annotated[int, msgspec.Meta(ge=0, le=10**18)]
 """A slot number: bounded, so that no stored number can send a reader on an endless search."""
 
 
+Moment = Annotated[datetime, msgspec.Meta(tz=True)]
+"""A time with a zone; one without could not be compared."""
+
+
 class Stored(msgspec.Struct, frozen=True, omit_defaults=True):
     """Base of everything stored. Unknown fields are ignored, so a minor addition stays readable."""
 
@@ -111,7 +115,7 @@ class OpaqueToken(Stored, frozen=True):
     """A one-off token that carries its minting time."""
 
     id: str
-    minted: datetime
+    minted: Moment
 
 
 class Point(Stored, frozen=True, order=True):
@@ -130,7 +134,7 @@ class Commit(Stored, frozen=True):
     """One transaction's entry in a slot."""
 
     write: str
-    time: datetime
+    time: Moment
     author: str
     message: str = ""
     parents: tuple[Point, ...] = ()
@@ -140,6 +144,8 @@ class Commit(Stored, frozen=True):
     stream: StreamToken | None = None
     token: OpaqueToken | None = None
     reverts: Point | None = None
+    adopts: Point | None = None
+    """The commit whose pins this one took over as they are: a fast-forward."""
 
 
 class Record(Stored, frozen=True):
@@ -150,7 +156,7 @@ class Record(Stored, frozen=True):
     slot: Slot
     write: str
     previous: str
-    time: datetime
+    time: Moment
     kind: Literal["genesis", "commits", "closed", "claim"] = "commits"
     epoch: int = 0
     checkpoint: Point | None = None
@@ -166,7 +172,7 @@ class FormatFile(Stored, frozen=True):
     lake: str
     main: str
     ledger: str
-    created: datetime
+    created: Moment
 
 
 class Hint(Stored, frozen=True):

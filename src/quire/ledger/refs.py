@@ -12,7 +12,7 @@ from typing import Literal
 from urllib.parse import quote, unquote
 
 from quire.errors import CommitUnknown
-from quire.ledger.records import FORMAT, Point, Slot, Stored, corrupt, decode, encode, new_id
+from quire.ledger.records import FORMAT, Moment, Point, Slot, Stored, corrupt, decode, encode, new_id
 from quire.ledger.search import last_existing
 from quire.store import Outcome, Store, run_parallel
 
@@ -67,7 +67,7 @@ class Ref(Stored, frozen=True):
     kind: Literal["branch", "tag", "gone"]
     name: str
     author: str
-    time: datetime
+    time: Moment
     message: str = ""
     line: Line | None = None
     target: Point | None = None

@@ -21,8 +21,8 @@ def last_existing(exists: Probe, believed: int, first: int = 0) -> int:
     if not found[0]:
         # Gallop up from the start instead of searching down from the lie.
         ahead = [first + (1 << k) - 1 for k in range(40)]
-        found = list(exists(ahead[:6]))
-    if all(found):
+        found = list(exists(ahead))
+    elif all(found):
         found += exists(ahead[6:])
     below = next((i for i, there in enumerate(found) if not there), len(found))
     low = ahead[below - 1] if below else first - 1

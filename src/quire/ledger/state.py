@@ -5,11 +5,9 @@ A checkpoint is a stored state. Folding is pure and deterministic, so a checkpoi
 
 from __future__ import annotations
 
-from datetime import datetime
-
 import msgspec
 
-from quire.ledger.records import Change, Commit, Pin, Point, Record, Slot, Stored, TableInfo, corrupt
+from quire.ledger.records import Change, Commit, Moment, Pin, Point, Record, Slot, Stored, TableInfo, corrupt
 
 MAX_TOKENS = 10_000
 KEPT_TOKENS = 9_000
@@ -31,14 +29,14 @@ class State(Stored, frozen=True):
     slot: Slot
     write: str
     """Write id of the record at `slot`: the predecessor of the next one."""
-    time: datetime
+    time: Moment
     head: Point
     tables: dict[str, TableState] = {}
     epoch: int = 0
     closed: bool = False
     streams: dict[str, int] = {}
-    tokens: dict[str, tuple[Point, datetime]] = {}
-    tokens_since: datetime | None = None
+    tokens: dict[str, tuple[Point, Moment]] = {}
+    tokens_since: Moment | None = None
     """Tokens minted before this may have been forgotten; they are refused instead of repeated."""
     checkpoint: Point | None = None
 
@@ -116,8 +114,8 @@ def _apply(tables: dict[str, TableState], change: Change, at: Point) -> None:
 
 
 def _forget(
-    tokens: dict[str, tuple[Point, datetime]], since: datetime | None
-) -> tuple[dict[str, tuple[Point, datetime]], datetime | None]:
+    tokens: dict[str, tuple[Point, Moment]], since: Moment | None
+) -> tuple[dict[str, tuple[Point, Moment]], Moment | None]:
     newest = sorted(tokens.items(), key=lambda item: (item[1][1], item[0]), reverse=True)
     kept = dict(sorted(newest[:KEPT_TOKENS]))
     gone = newest[KEPT_TOKENS][1][1]
