@@ -36,6 +36,7 @@ Each class has a stable `kind`, structured `fields`, and a message that says wha
 
 from __future__ import annotations
 
+import math
 from typing import Any, ClassVar
 
 
@@ -86,6 +87,8 @@ class QuireError(Exception):
 
 def _plain(value: Any) -> Any:
     """A value as JSON can hold it."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
     if value is None or isinstance(value, bool | int | float | str):
         return value
     if isinstance(value, dict):

@@ -94,6 +94,10 @@ def _read(data: Any, schema: pa.Schema | None, table: str) -> Source:
         return _from_table(pa.Table.from_batches([pa.record_batch(data)]))
     if isinstance(data, list | tuple) and all(isinstance(row, Mapping) for row in data):
         names = dict.fromkeys(itertools.chain.from_iterable(data))
+        if data and not names:
+            raise SchemaMismatch(
+                f"The {len(data)} rows{_for(table)} have no columns at all.", next="Name at least one.", table=table
+            )
         return _from_columns({n: [row.get(n) for row in data] for n in names}, schema, table)
     if hasattr(data, "__iter__"):
         return _from_iterator(iter(data), schema, table)
@@ -181,9 +185,6 @@ def _castable(have: pa.DataType, want: pa.DataType) -> bool:
     if have == want or t.is_null(have):
         return True
 
-    def text(x: pa.DataType) -> bool:
-        return bool(t.is_string(x) or t.is_large_string(x) or t.is_string_view(x))
-
     def raw(x: pa.DataType) -> bool:
         return bool(t.is_binary(x) or t.is_large_binary(x) or t.is_binary_view(x) or t.is_fixed_size_binary(x))
 
@@ -202,7 +203,7 @@ def _castable(have: pa.DataType, want: pa.DataType) -> bool:
         return bool(t.is_integer(want) or t.is_floating(want) or t.is_decimal(want))
     if t.is_floating(have) or t.is_decimal(have):
         return bool(t.is_floating(want) or t.is_decimal(want))
-    families = (text, raw, t.is_timestamp, t.is_date, t.is_time, t.is_duration, t.is_boolean)
+    families = (_is_text, raw, t.is_timestamp, t.is_date, t.is_time, t.is_duration, t.is_boolean)
     return any(family(have) and family(want) for family in families)
 
 
@@ -227,7 +228,7 @@ def plain(data: Source) -> Source:
     """Without encodings that tables do not store: views, dictionaries, run lengths, narrow decimals."""
     import pyarrow as pa
 
-    target = pa.schema([pa.field(f.name, _plain_type(f.type), f.nullable, f.metadata) for f in data.schema])
+    target = plain_schema(data.schema)
     if target.equals(data.schema):
         return data
 
@@ -238,6 +239,12 @@ def plain(data: Source) -> Source:
     if data.whole:
         return Source(target, [convert(b) for b in data.batches], True)
     return Source(target, (convert(b) for b in data.batches), False)
+
+
+def plain_schema(schema: pa.Schema) -> pa.Schema:
+    import pyarrow as pa
+
+    return pa.schema([pa.field(f.name, _plain_type(f.type), f.nullable, f.metadata) for f in schema])
 
 
 def _plain_type(kind: pa.DataType) -> pa.DataType:
@@ -281,14 +288,23 @@ def _plain_array(array: pa.Array, target: pa.DataType) -> pa.Array:
         return pa.array(array.to_pylist(), target)
 
 
-def _from_columns(columns: Mapping[str, Any], schema: pa.Schema | None, table: str) -> Source:
-    """Columns of Python values, each built alone, so that a wrong value is blamed on its column."""
+def scalar(value: Any, field: pa.Field, table: str) -> pa.Scalar:
+    """One Python value as a column's type, or `SchemaMismatch`."""
     import pyarrow as pa
 
+    column = _from_columns({field.name: [value]}, pa.schema([field]), table)
+    whole = fit(column, pa.schema([field]), table=table).table()
+    return whole.column(0)[0]
+
+
+def _from_columns(columns: Mapping[str, Any], schema: pa.Schema | None, table: str) -> Source:
+    """Columns of Python values, each built alone, so that a wrong value is blamed on its column."""
     if not columns:
         if schema is None:
             raise _empty()
         return Source(schema, [], whole=True)
+    import pyarrow as pa
+
     arrays = {}
     for name, values in columns.items():
         if not isinstance(name, str):
@@ -307,6 +323,8 @@ def _column(name: str, values: Any, hint: pa.DataType | None, table: str) -> Any
         hint = None
     if hint is not None and pa.types.is_integer(hint) and any(isinstance(v, float) for v in values):
         hint = None  # with the hint 1.5 would silently become 1; as it is, it is refused
+    if hint is not None and _is_text(hint) and any(isinstance(v, bytes) for v in values):
+        hint = None  # likewise bytes would become text
     try:
         return pa.array(values, hint)
     except (pa.ArrowException, OverflowError, TypeError, ValueError) as error:
@@ -318,6 +336,12 @@ def _column(name: str, values: Any, hint: pa.DataType | None, table: str) -> Any
             column=name,
             expected=str(hint) if hint is not None else None,
         ) from None
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    import pyarrow.types as t
+
+    return bool(t.is_string(kind) or t.is_large_string(kind) or t.is_string_view(kind))
 
 
 def _from_iterator(items: Iterator[Any], schema: pa.Schema | None, table: str) -> Source:

@@ -84,9 +84,10 @@ def check_columns(on: Sequence[str], schema: pa.Schema, table: str) -> None:
                 table=table,
                 column=name,
             )
-        if pa.types.is_nested(schema.field(name).type):
+        kind = schema.field(name).type
+        if pa.types.is_nested(kind) or isinstance(kind, pa.BaseExtensionType):
             raise InvalidInput(
-                f"Column {name!r} of table {table!r} is {schema.field(name).type}, which cannot be a key.",
+                f"Column {name!r} of table {table!r} is {kind}, which cannot be a key.",
                 next="Use a column of single values.",
                 table=table,
                 column=name,

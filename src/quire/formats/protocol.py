@@ -89,6 +89,10 @@ class View(Protocol):
 
     def indexes(self) -> list[dict[str, Any]]: ...
 
+    def config(self) -> dict[str, str]:
+        """The format's own settings of the table."""
+        ...
+
     def has(self, columns: Sequence[str], values: pa.Table) -> pa.Table:
         """The distinct rows of `values` for which the table has a row with equal `columns`."""
         ...
@@ -157,6 +161,9 @@ class Promotion:
     outcome: Literal["current", "promoted", "foreign", "behind"]
     version: int
     detail: str = ""
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"table": self.table, "outcome": self.outcome, "version": self.version, "detail": self.detail}
 
 
 @dataclass(frozen=True)

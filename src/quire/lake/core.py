@@ -27,6 +27,7 @@ from quire.ledger import (
     hint_key,
     new_id,
     parse_hint,
+    read_hint,
     slot_key,
 )
 from quire.store import Outcome, Store, probe
@@ -47,11 +48,13 @@ class Core:
         self._formats: dict[str, TableFormat] = {}
         self._lock = threading.Lock()
         self._pid = os.getpid()
-        self._hint: bytes | None = None
+        self._hint: tuple[bytes | None] | None = None
 
-    def take_hint(self) -> Hint | None:
-        """The hint of main that was read together with the format file, once."""
-        body, self._hint = self._hint, None
+    def main_hint(self) -> Hint | None:
+        """The hint of main: the first time as it was read together with the format file."""
+        if self._hint is None:
+            return read_hint(self.store, MAIN)
+        (body,), self._hint = self._hint, None
         return parse_hint(body, MAIN)
 
     @staticmethod
@@ -71,7 +74,7 @@ class Core:
                 uri=store.uri,
             )
         core = Core(store, decode(body, FormatFile, FORMAT_KEY), read_only=read_only, author=author)
-        core._hint = hint
+        core._hint = (hint,)
         return core
 
     @staticmethod

@@ -132,6 +132,12 @@ class TableDiff:
     @cached_property
     def rows(self) -> _Rows:
         """The rows themselves, as Arrow tables: added, changed_before, changed_after, removed."""
+        if self.old is None or self.new is None:
+            state = self.new or self.old
+            assert state is not None
+            whole = self.core.format(state.pin.format).open(state.pin, state.info.name).scan().read_all()
+            none = whole.slice(0, 0)
+            return _Rows(whole if self.new else none, none, none, whole if self.old else none)
         assert self.old is not None
         assert self.new is not None
         format_ = self.core.format(self.new.pin.format)

@@ -20,7 +20,7 @@ from quire.lake.receipt import CommitInfo, Log, Receipt
 from quire.lake.snapshot import Snapshot
 from quire.lake.table import Rows, Table
 from quire.lake.transaction import Isolation, Transaction
-from quire.ledger import MAIN, Point, State
+from quire.ledger import MAIN, Line, Point, State
 from quire.store import Outcome
 
 T = TypeVar("T")
@@ -142,7 +142,8 @@ class Lake:
     def _state_at(self, commit: str | None, tag: str | None, when: Any) -> State:
         history = self._live.history
         if commit is not None:
-            return history.at(self._point(commit))
+            point, line = self._point(commit)
+            return history.at(point) if line is None else branches.state_anywhere(self._core, point, line)
         if tag is not None:
             point, line = branches.tag_target(self._core, tag)
             if history.line.contains(point):
@@ -150,15 +151,16 @@ class Lake:
             return branches.state_anywhere(self._core, point, line)
         return history.at_time(self._live.refresh(), parse_time(when))
 
-    def _point(self, commit: str) -> Point:
-        """`12.0` of this branch's line, or `name:12.0` of another branch."""
+    def _point(self, commit: str) -> tuple[Point, Line | None]:
+        """`12.0` of this branch's line, or `name:12.0` of another branch, whose line comes along."""
         name, separator, rest = commit.rpartition(":") if isinstance(commit, str) else ("", "", commit)
         if separator:
             line = branches.line_of(self._core, name)
             slot, index = parse_commit(rest)
-            return Point(branch=line.owner(slot), slot=slot, index=index)
+            point = Point(branch=line.owner(slot), slot=slot, index=index)
+            return point, None if self._live.line.contains(point) else line
         slot, index = parse_commit(commit)
-        return Point(branch=self._live.line.owner(slot), slot=slot, index=index)
+        return Point(branch=self._live.line.owner(slot), slot=slot, index=index), None
 
     def log(self, limit: int | None = None) -> Log:
         """Commits of this branch, newest first, its ancestors' included. Read as it is looked at."""
@@ -174,11 +176,13 @@ class Lake:
     def show(self, commit: str) -> CommitInfo:
         """One commit of the log."""
         self._core.check()
-        point = self._point(commit)
-        [record] = self._live.history.records([point.slot]) if point.slot <= self._live.refresh().slot else [None]
-        if record is None or point.index >= len(record.commits):
+        point, line = self._point(commit)
+        [record] = self._core.ledger.read(point.branch, [point.slot])
+        inside = (line or self._live.line).contains(point)
+        if record is None or point.index >= len(record.commits) or not inside:
             raise self._live.history.no_commit(commit)
-        return CommitInfo.of(point, record.commits[point.index], self._live.name)
+        name = self._live.name if line is None else commit.rpartition(":")[0]
+        return CommitInfo.of(point, record.commits[point.index], name)
 
     def diff(self, a: str, b: str | None = None, *, tables: list[str] | None = None) -> diff.Diff:
         """What changed from `a` to `b` (default: now): rows added, changed and removed per table. Commits or tags."""
@@ -271,7 +275,7 @@ class Lake:
     def revert(self, commit: str, message: str | None = None) -> Receipt:
         """A new commit that undoes an earlier one. Rows that later commits changed again are a conflict."""
         self._core.check_writable()
-        return revert.revert(self, self._point(commit), message)
+        return revert.revert(self, self._point(commit)[0], message)
 
     def outcome(self, unsettled: CommitUnknown | Transaction) -> Outcome:
         """Settle an unknown commit with one read: COMMITTED, CONFLICT, or UNKNOWN while the slot is still empty."""

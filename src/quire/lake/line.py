@@ -136,8 +136,7 @@ class LiveBranch:
 def open_branch(core: Core, name: str) -> LiveBranch:
     """Open a branch by name: main is named by the lake itself, others by their ref."""
     if name == MAIN:
-        hint = core.take_hint() or read_hint(core.store, MAIN)
-        return LiveBranch(core, name, Line(branch=core.about.main), None, hint)
+        return LiveBranch(core, name, Line(branch=core.about.main), None, core.main_hint())
     reads: list[Callable[[], Any]] = [lambda: core.refs.get("branch", name), lambda: read_hint(core.store, name)]
     (ref, _), hint = run_parallel(reads)
     if ref is None or ref.kind == "gone" or ref.line is None:

@@ -99,6 +99,7 @@ class CommitInfo:
             "author": self.author,
             "message": self.message,
             "time": self.time.isoformat(),
+            "write": self.write,
             "token": self.token,
             "reverts": self.reverts,
             "tables": {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Sequence
 from html import escape
 from typing import TYPE_CHECKING, Any
@@ -113,6 +114,11 @@ class Table:
         return self._state.pin.counter
 
     @property
+    def bytes(self) -> int:
+        """Size of the data files, deleted rows included; costs no request."""
+        return self._state.pin.bytes
+
+    @property
     def commit(self) -> str:
         """The commit that last moved this table."""
         return self._state.commit.commit
@@ -221,6 +227,7 @@ class Table:
             "stable_row_ids": self._state.info.stable_row_ids,
             "columns": [{"name": f.name, "type": str(f.type), "nullable": f.nullable} for f in self.schema],
             "indexes": self.indexes(),
+            "config": self._view().config(),
         }
 
     def _view(self) -> View:
@@ -238,15 +245,16 @@ class Table:
 
 
 def _failed(error: Exception) -> QuireError:
-    """What went wrong while rows were computed: a bad value for the expression, or the store."""
+    """What went wrong while rows were computed: the store, or a value that the query cannot take."""
     if isinstance(error, QuireError):
         return error
     text = (str(error).splitlines() or [type(error).__name__])[0].split(", /")[0].split(", rust/")[0].rstrip(".")
-    if isinstance(error, ValueError):
-        return InvalidExpression(
-            f"The rows cannot be computed: {text}.", next="Check the filter or the query against the data."
-        )
-    return StorageError(f"Reading stopped half-way: {text}.", next="Try again; nothing was changed.")
+    # DuckDB's errors come through the Arrow stream as text, with their class in front.
+    if isinstance(error, OSError) and not re.match(r"(?!IO |HTTP )[A-Z][A-Za-z ]* Error:", text):
+        return StorageError(f"Reading stopped half-way: {text}.", next="Try again; nothing was changed.")
+    return InvalidExpression(
+        f"The rows cannot be computed: {text}.", next="Check the filter or the query against the data."
+    )
 
 
 def _from_snapshot(snapshot: Any, name: str) -> Table:

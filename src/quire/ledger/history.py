@@ -72,15 +72,19 @@ class History:
         upto = limit if index is None else index
         near = record.checkpoint if self._plausible(record.checkpoint, slot - 1) else None
         state, _ = self._replay(slot, near, upto=upto)
-        while state is None and near is not None:
-            # The checkpoint it names is not there: go back to one that is.
-            [older] = self._ledger.read(self.line.owner(near.slot), [near.slot])
-            named = older.checkpoint if older is not None else None
-            near = named if self._plausible(named, near.slot - 1) else None
-            state, _ = self._replay(slot, near, upto=upto)
+        if state is None and near is not None and (there := self._existing(near)) != near:
+            state, _ = self._replay(slot, there, upto=upto)
         if state is None:
             raise corrupt(f"log {self.line.branch}", f"slot {slot} exists but a slot before it is missing")
         return state
+
+    def _existing(self, near: Point | None) -> Point | None:
+        """The newest checkpoint at or before one that was named; None when none is left."""
+        while near is not None and self._checkpoint(near) is None:
+            [record] = self._ledger.read(self.line.owner(near.slot), [near.slot])
+            named = record.checkpoint if record is not None else None
+            near = named if self._plausible(named, near.slot - 1) else None
+        return near
 
     def at(self, point: Point) -> State:
         if not self.line.contains(point):
@@ -198,11 +202,11 @@ class History:
         return state.slot - last >= CHECKPOINT_EVERY
 
     def write_checkpoint(self, state: State) -> Point | None:
-        """Store a state of this branch's own log; None for a state that is still its parent's.
+        """Store a state of this branch's own log; None for one that is its parent's or lies inside a group.
 
         Its bytes follow from its slot alone, so it does not matter who writes it or how often.
         """
-        if state.branch != self.line.branch:
+        if state.branch != self.line.branch or state.partial:
             return None
         at = Point(branch=state.branch, slot=state.slot)
         body = encode(msgspec.structs.replace(state, checkpoint=None))

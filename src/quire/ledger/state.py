@@ -39,6 +39,8 @@ class State(Stored, frozen=True):
     tokens_since: Moment | None = None
     """Tokens minted before this may have been forgotten; they are refused instead of repeated."""
     checkpoint: Point | None = None
+    partial: bool = False
+    """Whether commits of the slot are left out: a state inside a group."""
 
     def by_name(self, name: str) -> TableState | None:
         return next((t for t in self.tables.values() if t.info.name == name), None)
@@ -90,6 +92,7 @@ def fold(state: State, record: Record, *, upto: int | None = None) -> State:
         tokens=tokens,
         tokens_since=since,
         checkpoint=_newer(record.checkpoint, state.checkpoint),
+        partial=upto is not None and upto < len(record.commits) - 1,
     )
 
 

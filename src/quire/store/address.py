@@ -48,7 +48,11 @@ def parse(uri: str | os.PathLike[str]) -> Address:
     """Understand a root, or raise `InvalidUri` with the form it should have had."""
     text = os.fspath(uri)
     if not text or _CONTROL.search(text.replace("\\", "" if os.name == "nt" else "\\")):
-        raise InvalidUri(f"{shown(text)!r} is not an address.", next="Give a directory or a URI like s3://bucket/lake.")
+        raise InvalidUri(
+            f"{shown(text)!r} is not an address.",
+            next="Give a directory or a URI like s3://bucket/lake.",
+            uri=shown(text),
+        )
     match = _SCHEME.match(text)
     if match is None or not (match[2] or _known(match[1])):
         return _local(os.path.expanduser(text))

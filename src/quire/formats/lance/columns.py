@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from quire.errors import ColumnNotFound, InvalidExpression, InvalidInput, InvalidName, QuireError, SchemaMismatch
+from quire.formats.arrow import plain_schema
 from quire.formats.lance import match
 from quire.formats.lance.net import Stager
 from quire.formats.lance.session import DETACHED, first_line
@@ -108,6 +109,7 @@ def add(stager: Stager, handle: LanceDataset, columns: Any, table: str) -> Lance
     if isinstance(columns, pa.Field):
         columns = pa.schema([columns])
     if isinstance(columns, pa.Schema):
+        columns = plain_schema(columns)
         exprs: dict[str, str | None] = dict.fromkeys(_nullable(columns).names)
     elif isinstance(columns, Mapping) and columns:
         exprs = {n: None if isinstance(v, pa.DataType) else str(v) for n, v in columns.items()}
@@ -159,7 +161,7 @@ def _merge(stager: Stager, handle: LanceDataset, exprs: Mapping[str, str | None]
     with match.checking_expression(*sql.values()):
         done = run_parallel([partial(widen, f) for f in fragments])
     stager.files.extend(f"data/{file.path}" for metadata, _ in done for file in metadata.files)
-    grown = stager.commit(handle, Op.Merge([metadata for metadata, _ in done], done[0][1]))
+    grown = stager.detach(handle, Op.Merge([metadata for metadata, _ in done], done[0][1]))
     return _merge(stager, grown, {f.name: None for f in nulls}, typed) if sql and nulls else grown
 
 
@@ -213,7 +215,8 @@ def set_nullable(stager: Stager, handle: LanceDataset, name: str, nullable: bool
         raise SchemaMismatch(
             f"Column {name!r} of table {table!r} has nulls.", next="Fill them first.", table=table, column=name
         )
-    return on_scratch(stager, handle, lambda scratch: scratch.alter_columns(_alteration(path=name, nullable=nullable)))
+    change = _alteration(path=name, nullable=nullable)
+    return on_scratch(stager, handle, lambda scratch: scratch.alter_columns(change), empty=True)
 
 
 def retype(stager: Stager, handle: LanceDataset, name: str, kind: pa.DataType, table: str) -> LanceDataset:
@@ -254,11 +257,16 @@ def _cast_into(
             expected=str(kind),
         ) from None
     stager.files.extend(f"data/{file.path}" for metadata, _ in done for file in metadata.files)
-    return stager.commit(handle, Op.Merge([metadata for metadata, _ in done], done[0][1]))
+    return stager.detach(handle, Op.Merge([metadata for metadata, _ in done], done[0][1]))
 
 
-def on_scratch(stager: Stager, handle: LanceDataset, verb: Callable[[LanceDataset], None]) -> LanceDataset:
-    """Run a metadata verb on a scratch copy of the manifest and stage the operation it made on the handle."""
+def on_scratch(
+    stager: Stager, handle: LanceDataset, verb: Callable[[LanceDataset], None], *, empty: bool = False
+) -> LanceDataset:
+    """Run a metadata verb on a scratch copy of the manifest and stage the operation it made on the handle.
+
+    With `empty` the copy names no data: for a verb that would look at rows, which are not there.
+    """
     import lance
     import pyarrow as pa
     from lance import LanceDataset
@@ -275,6 +283,9 @@ def on_scratch(stager: Stager, handle: LanceDataset, verb: Callable[[LanceDatase
         (folder / "scratch" / "_versions" / f"d{copied}.manifest").write_bytes(body)
         LanceDataset.commit(place, Op.Restore(copied))
         scratch = lance.dataset(place)
+        if empty:
+            every = [f.fragment_id for f in scratch.get_fragments()]
+            scratch = LanceDataset.commit(place, Op.Delete([], every, "true"), read_version=scratch.version)
         try:
             verb(scratch)
         except (ValueError, OSError) as error:
@@ -285,7 +296,7 @@ def on_scratch(stager: Stager, handle: LanceDataset, verb: Callable[[LanceDatase
         operation = changed.read_transaction(changed.version).operation
     finally:
         shutil.rmtree(folder, ignore_errors=True)
-    return stager.commit(handle, operation)
+    return stager.detach(handle, operation)
 
 
 def _alteration(**parts: Any) -> Any:

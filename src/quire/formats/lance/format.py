@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from quire.errors import InvalidInput, NotFound, SnapshotExpired
-from quire.formats.arrow import Source, fit, source
+from quire.formats.arrow import Source, fit, plain_schema, source
 from quire.formats.lance.changes import changed_rows
 from quire.formats.lance.columns import check_schema
 from quire.formats.lance.foreign import Graft, trace
@@ -94,10 +94,10 @@ class LanceFormat:
         return pin, handle.schema
 
     def open(self, pin: Pin, table: str = "") -> LanceView:
-        return LanceView(self._session, self._session.open(pin), table)
+        return LanceView(self._session, self._session.open(pin, table), table)
 
     def begin(self, pin: Pin, *, write: str, table: str) -> LanceWork:
-        return self._work(pin, self._session.open(pin), write, table)
+        return self._work(pin, self._session.open(pin, table), write, table)
 
     def head(self, pin: Pin) -> Head:
         return inspect(self._session, pin.location, self._lake)[1]
@@ -139,9 +139,11 @@ def _first_rows(data: Any, schema: Any, table: str) -> Source:
 
     if isinstance(data, pa.Schema):
         data, schema = None, data
+    if data is None and schema is None:
+        raise InvalidInput(f"Table {table!r} needs a schema or data.", next="Pass either.", table=table)
+    if schema is not None:
+        schema = plain_schema(schema)
     if data is None:
-        if schema is None:
-            raise InvalidInput(f"Table {table!r} needs a schema or data.", next="Pass either.", table=table)
         return Source(schema, [], whole=True)
     rows = source(data, schema, table=table)
     return rows if schema is None else fit(rows, schema, table=table)

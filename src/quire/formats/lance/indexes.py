@@ -52,7 +52,8 @@ class Indexes:
 
     def want(self, handle: LanceDataset, spec: IndexSpec, *, replace: bool, table: str) -> None:
         require(handle, [spec.column], table)
-        if not replace and (spec.name in self.wanted or _named(handle, spec.name) is not None):
+        stored = _named(handle, spec.name) is not None and spec.name not in self.dropped
+        if not replace and (spec.name in self.wanted or stored):
             raise AlreadyExists(
                 f"Table {table!r} already has an index {spec.name!r}.",
                 next="Give another name, or replace=True to build it anew.",
@@ -82,11 +83,11 @@ class Indexes:
 
         gone = [ix for name in self.dropped for ix in _stored(handle, name)]
         if gone:
-            handle = stager.commit(handle, Op.CreateIndex([], gone))
+            handle = stager.detach(handle, Op.CreateIndex([], gone))
         for spec in self.wanted.values():
             old = _stored(handle, spec.name)
             index = self._fitting(handle, spec) or self._build(stager, handle, spec, table)
-            handle = stager.commit(handle, Op.CreateIndex([index], old))
+            handle = stager.detach(handle, Op.CreateIndex([index], old))
         return handle
 
     def _fitting(self, handle: LanceDataset, spec: IndexSpec) -> Any | None:

@@ -34,7 +34,7 @@ def where_key(
     if fragments is not None:
         scanner["fragments"] = list(fragments)
     if keys.num_rows <= (FEW if len(on) == 1 else FEW_COMPOSITE):
-        scanner["filter"] = _is_in(on, keys)
+        scanner["filter"] = _filter(on, keys)
     with metered("lookup", hops=1):
         try:
             return _join(handle.scanner(**scanner).to_reader(), on, keys)
@@ -42,6 +42,39 @@ def where_key(
             raise
         except Exception as error:
             raise translate(error, f"look-up of keys in {handle.uri}") from error
+
+
+def _filter(on: Sequence[str], keys: pa.Table) -> Any:
+    """These keys as a filter, or None where Lance has no way to take them: then the key columns are scanned.
+
+    An expression goes to Lance over Substrait, which lacks unsigned numbers and large text; SQL has literals for those.
+    """
+    kinds = [keys.schema.field(n).type for n in on]
+    if all(_in_substrait(kind) for kind in kinds):
+        return _is_in(on, keys)
+    if not all(_in_sql(kind) for kind in kinds):
+        return None
+    if len(on) == 1:
+        return f"{quoted(on[0])} in ({', '.join(_literal(v) for v in keys.column(on[0]).to_pylist())})"
+    rows = keys.select(list(on)).to_pylist()
+    return " or ".join("(" + " and ".join(f"{quoted(n)} = {_literal(row[n])}" for n in on) + ")" for row in rows)
+
+
+def _in_substrait(kind: pa.DataType) -> bool:
+    import pyarrow.types as t
+
+    plain = (t.is_signed_integer, t.is_string, t.is_binary, t.is_boolean, t.is_date32, t.is_float32, t.is_float64)
+    return any(is_it(kind) for is_it in plain) or t.is_decimal128(kind) or (t.is_timestamp(kind) and kind.unit != "ns")
+
+
+def _in_sql(kind: pa.DataType) -> bool:
+    import pyarrow.types as t
+
+    return bool(t.is_integer(kind) or t.is_string(kind) or t.is_large_string(kind))
+
+
+def _literal(value: int | str) -> str:
+    return str(value) if isinstance(value, int) else "'" + value.replace("'", "''") + "'"
 
 
 def _is_in(on: Sequence[str], keys: pa.Table) -> Any:
@@ -71,12 +104,12 @@ def _join(reader: pa.RecordBatchReader, on: Sequence[str], keys: pa.Table) -> tu
     count = len(on)
     names = [f"k{i}" for i in range(count)]
     wanted = pa.table(
-        [*(keys.column(n) for n in on), pa.array(range(keys.num_rows), pa.int64())], names=[*names, "position"]
+        [*(_comparable(keys.column(n)) for n in on), pa.array(range(keys.num_rows), pa.int64())],
+        names=[*names, "position"],
     )
-    source = reader.schema
-    renamed = pa.schema([pa.field(_neutral(f.name, on, names), f.type) for f in source])
+    renamed = pa.schema([pa.field(_neutral(f.name, on, names), _comparable_type(f.type)) for f in reader.schema])
     rows = pa.RecordBatchReader.from_batches(
-        renamed, (pa.RecordBatch.from_arrays(b.columns, schema=renamed) for b in reader)
+        renamed, (pa.RecordBatch.from_arrays([_comparable(c) for c in b.columns], schema=renamed) for b in reader)
     )
     with duckdb.connect() as connection:
         connection.register("scanned", rows)
@@ -90,6 +123,23 @@ def _join(reader: pa.RecordBatchReader, on: Sequence[str], keys: pa.Table) -> tu
         found.column(1).to_numpy().astype(np.uint64),
         found.column(2).combine_chunks(),
     )
+
+
+def _comparable(values: Any) -> Any:
+    """Values as DuckDB compares them without loss: it cuts durations to microseconds and lacks a few types."""
+    target = _comparable_type(values.type)
+    return values if target == values.type else values.cast(target)
+
+
+def _comparable_type(kind: pa.DataType) -> pa.DataType:
+    import pyarrow as pa
+    import pyarrow.types as t
+
+    if t.is_duration(kind):
+        return pa.int64()
+    if t.is_float16(kind):
+        return pa.float32()
+    return pa.string() if t.is_decimal256(kind) else kind
 
 
 def _neutral(name: str, on: Sequence[str], names: Sequence[str]) -> str:

@@ -102,7 +102,7 @@ class Stager:
         self.properties = properties
         self.files: list[str] = []
 
-    def commit(self, base: LanceDataset, operation: Any) -> LanceDataset:
+    def detach(self, base: LanceDataset, operation: Any) -> LanceDataset:
         """One detached commit. Always from the handle: by URI it would be applied to HEAD."""
         from lance import LanceDataset, Transaction
 
@@ -146,11 +146,11 @@ class Stager:
             return self._apply_in_two(base, net, added)
         fragments = [a.fragment for a in added]
         if not net.deleted:
-            return self.commit(base, Op.Append(fragments))
+            return self.detach(base, Op.Append(fragments))
         updated, removed = self.remove_rows(base, net.deleted)
         if not fragments:
-            return self.commit(base, Op.Delete(updated, removed, "quire"))
-        return self.commit(
+            return self.detach(base, Op.Delete(updated, removed, "quire"))
+        return self.detach(
             base,
             Op.Update(
                 removed_fragment_ids=removed,
@@ -167,12 +167,12 @@ class Stager:
         """
         from lance import LanceOperation as Op
 
-        grown = self.commit(base, Op.Append([a.fragment for a in added]))
+        grown = self.detach(base, Op.Append([a.fragment for a in added]))
         own = numbers(grown, added)
         deleted = dict(net.deleted)
         deleted.update({number: added[i].deleted for number, i in own.items() if len(added[i].deleted)})
         updated, removed = self.remove_rows(grown, deleted)
-        return self.commit(grown, Op.Delete(updated, removed, "quire"))
+        return self.detach(grown, Op.Delete(updated, removed, "quire"))
 
     def remove_rows(self, base: LanceDataset, deleted: dict[int, Offsets]) -> tuple[list[FragmentMetadata], list[int]]:
         """Fragments with a larger deletion vector, and the ids of those with no row left."""

@@ -53,10 +53,10 @@ class LanceSession:
         """Where a table lies: below the lake, or at an address of its own when it was registered."""
         return location if _absolute(location) else self.store.child_uri(location)
 
-    def open(self, pin: Pin) -> LanceDataset:
-        return self.open_version(pin.location, int(pin.version))
+    def open(self, pin: Pin, table: str = "") -> LanceDataset:
+        return self.open_version(pin.location, int(pin.version), table)
 
-    def open_version(self, location: str, version: int) -> LanceDataset:
+    def open_version(self, location: str, version: int, table: str = "") -> LanceDataset:
         key = (location, version)
         with self._lock:
             handle = self._handles.get(key)
@@ -64,7 +64,7 @@ class LanceSession:
                 self._handles.move_to_end(key)
                 return handle
         handle = self.call(
-            "open", lambda: self._open(location, version), hops=2, what=f"version {version} of {location}"
+            "open", lambda: self._open(location, version), hops=2, what=f"version {version} of {table or location}"
         )
         return self.remember(location, handle)
 
@@ -125,10 +125,11 @@ def metered(kind: str, *, hops: int) -> Iterator[None]:
 def translate(error: Exception, what: str) -> QuireError:
     """A Lance failure as a typed error.
 
-    Only the kind of exception and provable facts decide, plus Lance's error class names.
+    Lance raises one class for many causes, so a file that is gone can only be told by what it says; no decision about a
+    commit ever rests on it.
     """
     text = first_line(error)
-    if isinstance(error, FileNotFoundError) or "not found" in text.lower():
+    if is_gone(error):
         return SnapshotExpired(
             f"Cannot read {what}: a file it needs is gone ({text}).",
             next="Open a newer snapshot; if this one should still exist, `quire doctor` looks for the cause.",
@@ -139,6 +140,10 @@ def translate(error: Exception, what: str) -> QuireError:
             f"No permission for {what}.", next="Check the credentials and the bucket policy.", what=what
         )
     return StorageError(f"Lance failed on {what}: {text}.", next="Nothing was committed; try again.", what=what)
+
+
+def is_gone(error: BaseException) -> bool:
+    return isinstance(error, FileNotFoundError) or "not found" in first_line(error).lower()
 
 
 def first_line(error: BaseException) -> str:

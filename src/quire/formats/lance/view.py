@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from quire.errors import ColumnNotFound, InvalidInput
+from quire.errors import ColumnNotFound, InvalidExpression, InvalidInput, QuireError
 from quire.formats.lance import match
 from quire.formats.lance.indexes import describe
-from quire.formats.lance.session import LanceSession, metered
+from quire.formats.lance.session import LanceSession, first_line, is_gone, metered, translate
 from quire.formats.protocol import Search
 
 if TYPE_CHECKING:
@@ -62,7 +62,28 @@ class LanceView:
         if search is not None:
             options.update(self._search(search, limit, columns))
         with metered("scan", hops=1), match.checking_expression(str(filter) if filter is not None else ""):
-            return self.handle.scanner(**options).to_reader()
+            reader = self.handle.scanner(**options).to_reader()
+        return self._checked(reader, "" if filter is None else str(filter))
+
+    def _checked(self, reader: pa.RecordBatchReader, filter: str) -> pa.RecordBatchReader:
+        """The same rows; what goes wrong while they are read is told as what it is."""
+        import pyarrow as pa
+
+        def batches() -> Iterator[pa.RecordBatch]:
+            try:
+                yield from reader
+            except QuireError:
+                raise
+            except Exception as error:
+                if is_gone(error) or not filter or not isinstance(error, ValueError):
+                    raise translate(error, f"table {self.table!r}") from None
+                raise InvalidExpression(
+                    f"{filter!r} cannot be computed on table {self.table!r}: {first_line(error)}.",
+                    next="Check the filter against the data.",
+                    expression=filter,
+                ) from None
+
+        return pa.RecordBatchReader.from_batches(reader.schema, batches())
 
     def _search(self, search: Search, limit: int | None, columns: Sequence[str] | None) -> dict[str, Any]:
         options: dict[str, Any] = {"prefilter": True}
@@ -138,8 +159,9 @@ class LanceView:
     ) -> None:
         if isinstance(columns, str):
             raise InvalidInput("columns takes a list of names.", next=f"Write columns=[{columns!r}].")
-        if columns is not None and len(set(columns)) != len(columns):
-            raise InvalidInput("columns names one column twice.", next="Name each once.")
+        twice = [n for i, n in enumerate(columns or ()) if n in (columns or ())[:i]]
+        if twice:
+            raise InvalidInput(f"columns names {twice[0]!r} twice.", next="Name each once.", column=twice[0])
         for name in columns or ():
             top = name.split(".")[0]
             if self.schema.get_field_index(top) < 0 and not name.startswith("_"):
@@ -156,10 +178,15 @@ class LanceView:
                 )
 
     def dataset(self) -> Any:
-        return self.handle
+        from quire.formats.lance.pushdown import PushDown
+
+        return PushDown(self.handle)
 
     def indexes(self) -> list[dict[str, Any]]:
         return describe(self.handle)
+
+    def config(self) -> dict[str, str]:
+        return dict(self.handle.config())
 
     def has(self, columns: Sequence[str], values: pa.Table) -> pa.Table:
         _, _, positions = match.where_key(self.handle, columns, values)

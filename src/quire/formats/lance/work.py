@@ -12,7 +12,7 @@ import numpy as np
 
 from quire.errors import InvalidInput, KeyConflict, SchemaMismatch
 from quire.formats import keys as keylib
-from quire.formats.arrow import Missing, Source, fit, source
+from quire.formats.arrow import Missing, Source, fit, scalar, source
 from quire.formats.lance import columns, match
 from quire.formats.lance.indexes import Indexes, normalise
 from quire.formats.lance.net import Net, Stager, numbers
@@ -148,7 +148,8 @@ class LanceWork:
             raise InvalidInput("An update needs at least one column to set.", next='update({"v": "v + 1"}, where="…").')
         columns.require(self.base, [*exprs, *values], self.table)
         touched = tuple(key) if any(n in key for n in (*exprs, *values)) else ()
-        return self._run(Update(dict(exprs), dict(values), where, touched))
+        typed = {n: scalar(v, self.schema.field(n), self.table) for n, v in values.items()}
+        return self._run(Update(dict(exprs), typed, where, touched))
 
     def delete(self, where: str) -> int:
         return self._run(Delete(where))
@@ -184,7 +185,7 @@ class LanceWork:
             keylib.check_distinct(tap.table(rows.schema), key, self.table)
         fragments = transaction.operation.fragments
         self.stager.files.extend(f"data/{f.path}" for fragment in fragments for f in fragment.files)
-        self.base = self.stager.commit(self.base, transaction.operation)
+        self.base = self.stager.detach(self.base, transaction.operation)
         self.net, self.statements = Net(), []
         self.exclusive = True
         self._rows, self._bytes = tap.rows, sum(int(f.file_size_bytes or 0) for g in fragments for f in g.files)
@@ -318,8 +319,7 @@ class LanceWork:
             arrays, fields = [], []
             for field in self.schema:
                 if field.name in statement.values:
-                    value = pa.scalar(statement.values[field.name], field.type)
-                    column = pa.repeat(value, batch.num_rows)
+                    column = pa.repeat(statement.values[field.name], batch.num_rows)
                 else:
                     column = batch.column(batch.schema.get_field_index(field.name))
                 arrays.append(column)

@@ -1,0 +1,56 @@
+"""A Lance table as DuckDB reads it: columns and filters are pushed into the scan wherever Lance can take them.
+
+DuckDB passes filters as pyarrow expressions and does not apply them again. Lance takes them over Substrait, which has
+no word for unsigned numbers, large text, times and some others; those filters are applied here to Lance's batches.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.dataset as pads
+
+if TYPE_CHECKING:
+    from lance import LanceDataset
+
+
+class PushDown(pads.Dataset):  # type: ignore[misc]
+    """What DuckDB needs of a dataset, over a pinned handle. Types that it does not know are shown as ones it does."""
+
+    def __init__(self, handle: LanceDataset) -> None:
+        self._handle = handle
+        self._shown = pa.schema([f.with_type(_known(f.type)) for f in handle.schema])
+        self._changed = {f.name for f in self._shown if f.type != handle.schema.field(f.name).type}
+
+    @property
+    def schema(self) -> pa.Schema:
+        return self._shown
+
+    def scanner(self, columns: Sequence[str] | None = None, filter: Any = None, **_: Any) -> pads.Scanner:
+        wanted = list(columns) if columns is not None else list(self._shown.names)
+        # A name that the filter's text holds may be a column of it; one that it does not hold cannot be.
+        named = {n for n in self._shown.names if n in str(filter)} if filter is not None else set()
+        if not named & self._changed:
+            try:
+                # The reader is made here, because Lance translates the filter when it is made.
+                return pads.Scanner.from_batches(self._as_shown(wanted, filter))
+            except (ValueError, NotImplementedError):  # ArrowInvalid and ArrowNotImplementedError are such errors
+                if filter is None:
+                    raise
+        needed = [n for n in self._shown.names if n in wanted or n in named]
+        return pads.Scanner.from_batches(self._as_shown(needed, None), columns=wanted, filter=filter)
+
+    def _as_shown(self, columns: list[str], filter: Any) -> pa.RecordBatchReader:
+        reader = self._handle.scanner(columns=columns, filter=filter).to_reader()
+        if not self._changed.intersection(columns):
+            return reader
+        shown = pa.schema([self._shown.field(n) for n in columns])
+        return pa.RecordBatchReader.from_batches(shown, (batch.cast(shown) for batch in reader))
+
+
+def _known(kind: pa.DataType) -> pa.DataType:
+    if pa.types.is_float16(kind):
+        return pa.float32()
+    return pa.string() if pa.types.is_decimal256(kind) else kind

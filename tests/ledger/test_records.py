@@ -1,0 +1,184 @@
+"""Stored structs: they come back as they were, and nothing but a typed error comes out of bytes that are not one."""
+
+from __future__ import annotations
+
+import types
+import typing
+from datetime import UTC, datetime
+from typing import Any, Literal, Union, get_args, get_origin
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from quire.errors import CorruptRecord, FormatError, NewerFormat
+from quire.ledger import FORMAT, FormatFile, Hint, Record, Ref, State, decode, encode
+from quire.ledger.records import Stored
+from quire.testing.ledger import make_full_record, make_record
+
+
+def every_struct(base: type = Stored) -> list[type[Any]]:
+    found = [c for c in base.__subclasses__() if c.__module__.startswith("quire.ledger")]
+    return sorted({*found, *(deep for c in found for deep in every_struct(c))}, key=lambda c: c.__name__)
+
+
+text = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
+moments = st.datetimes(datetime(1, 1, 2), datetime(9999, 12, 30), timezones=st.just(UTC))
+
+
+def values_of(kind: Any) -> st.SearchStrategy[Any]:
+    """Any value that a field of this type may have."""
+    if isinstance(kind, type) and issubclass(kind, msgspec.Struct):
+        hints = typing.get_type_hints(kind)
+        return st.builds(kind, **{name: st.deferred(lambda h=h: values_of(h)) for name, h in hints.items()})
+    origin, args = get_origin(kind), get_args(kind)
+    if origin is typing.Annotated:
+        return values_of(args[0])
+    if origin is Literal:
+        return st.sampled_from(args)
+    if origin in (Union, types.UnionType):
+        return st.one_of([values_of(a) for a in args])
+    if origin is tuple and args[1:] == (...,):
+        return st.lists(values_of(args[0]), max_size=2).map(tuple)
+    if origin is tuple:
+        return st.tuples(*[values_of(a) for a in args])
+    if origin is dict:
+        return st.dictionaries(values_of(args[0]), values_of(args[1]), max_size=2)
+    plain = {
+        str: text,
+        int: st.integers(0, 10**18),
+        bool: st.booleans(),
+        datetime: moments,
+        type(None): st.none(),
+    }
+    return plain[kind]
+
+
+@pytest.mark.parametrize("kind", every_struct(), ids=lambda k: k.__name__)
+def test_every_struct_comes_back_as_it_was(kind: type[Any]) -> None:
+    @settings(max_examples=25)
+    @given(values_of(kind))
+    def check(value: Any) -> None:
+        if isinstance(getattr(value, "format", None), int):
+            value = msgspec.structs.replace(value, format=FORMAT)
+        back = msgspec.json.decode(encode(value), type=kind)
+        assert back == value
+        assert encode(back) == encode(value)
+
+    check()
+
+
+def test_the_structs_that_are_tested_are_all_there_are() -> None:
+    names = {kind.__name__ for kind in every_struct()}
+    assert {"Record", "Commit", "Change", "Pin", "State", "Ref", "Line", "Hint", "FormatFile", "SideObject"} <= names
+
+
+def test_a_field_that_is_not_known_is_ignored() -> None:
+    record = make_record("b", 0)
+    raw = msgspec.json.decode(encode(record))
+    raw["invented later"] = {"a": [1]}
+    raw["commits"][0]["mood"] = "good"
+    assert decode(msgspec.json.encode(raw), Record, "here") == record
+
+
+# -- what is not a record ----------------------------------------------------------------------------------------------
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers(-(10**25), 10**25) | st.floats() | text,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(text, inner, max_size=3),
+    max_leaves=12,
+)
+KINDS = [Record, State, Ref, Hint, FormatFile]
+whole = [encode(make_full_record("b", 3)), encode(make_record("b", 0))]
+
+
+def check_only_format_errors(data: bytes) -> None:
+    for kind in KINDS:
+        failure = None
+        try:
+            assert isinstance(decode(data, kind, "some/object"), kind)
+        except FormatError as error:
+            failure = error
+        assert failure is None or (failure.object == "some/object" and "some/object" in str(failure))
+
+
+@given(st.binary(max_size=200) | text.map(str.encode) | json_values.map(msgspec.json.encode))
+def test_any_bytes_are_a_value_or_a_format_error(data: bytes) -> None:
+    check_only_format_errors(data)
+
+
+@given(st.sampled_from(whole), st.data())
+def test_a_damaged_record_is_a_value_or_a_format_error(data: bytes, draw: st.DataObject) -> None:
+    at = draw.draw(st.integers(0, len(data) - 1))
+    until = draw.draw(st.integers(at, min(len(data), at + 20)))
+    check_only_format_errors(data[:at] + draw.draw(st.binary(max_size=6)) + data[until:])
+
+
+@given(st.sampled_from(whole), json_values, st.data())
+def test_a_record_with_a_value_of_the_wrong_type_is_a_value_or_a_format_error(
+    data: bytes, value: Any, draw: st.DataObject
+) -> None:
+    raw = msgspec.json.decode(data)
+    place: Any = raw
+    while True:
+        key = draw.draw(st.sampled_from(sorted(place) if isinstance(place, dict) else range(len(place))))
+        inside = place[key]
+        if not isinstance(inside, dict | list) or not inside or draw.draw(st.booleans()):
+            break
+        place = inside
+    place[key] = value
+    check_only_format_errors(msgspec.json.encode(raw))
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"[" * 200_000,
+        b'{"format":1,"commits":' + b"[" * 200_000 + b"]" * 200_000 + b"}",
+        b'{"x":' * 100_000 + b"1" + b"}" * 100_000,
+        b'{"format":1,"slot":' + b"9" * 10_000 + b"}",
+        b'{"format":' + b"9" * 10_000 + b"}",
+        b'{"format":1e400}',
+        b'{"format":-1}',
+        b'{"format":"1"}',
+        b'{"format":null}',
+        b'{"format":true}',
+        b'{"format":1,"format":2}',
+        b'{"format":1,"time":"never"}',
+        b'{"format":1}{"format":1}',
+    ],
+    ids=lambda data: data[:30].decode(),
+)
+def test_a_hostile_document_is_a_format_error(data: bytes) -> None:
+    for kind in (Record, State, Ref, FormatFile):
+        with pytest.raises(FormatError):
+            decode(data, kind, "some/object")
+
+
+@pytest.mark.parametrize("number", [FORMAT + 1, 99, 10**30, 10**4000], ids=["next", "99", "10^30", "10^4000"])
+def test_a_newer_format_is_told_apart_from_garbage(number: int) -> None:
+    for kind in (Record, State, Ref, FormatFile):
+        with pytest.raises(NewerFormat) as caught:
+            decode(b'{"format":' + str(number).encode() + b"}", kind, "some/object")
+        error = caught.value
+        assert (error.object, error.found, error.supported) == ("some/object", number, FORMAT)
+        assert error.message == f"some/object has format {number}; this Quire reads up to {FORMAT}."
+        assert error.next == "Upgrade Quire on this machine; the lake itself is fine."
+
+
+def test_a_corrupt_record_says_what_is_wrong_and_what_to_do() -> None:
+    with pytest.raises(CorruptRecord) as caught:
+        decode(b'{"format":1,"branch":7}', Record, "_quire/log/b/0")
+    assert caught.value.message.startswith("_quire/log/b/0 cannot be used: it is not a valid Record: ")
+    assert "$.branch" in caught.value.reason
+    assert "Restore this object from a backup" in str(caught.value)
+
+
+def test_a_time_without_a_zone_is_corrupt() -> None:
+    # Times are compared with one another and with the caller's; one without a zone cannot be.
+    data = encode(make_record("b", 0))
+    zoneless = data.replace(b'"time":"2026-01-01T00:00:00Z"', b'"time":"2026-01-01T00:00:00"')
+    assert zoneless != data
+    with pytest.raises(CorruptRecord):
+        decode(zoneless, Record, "here")
