@@ -4,11 +4,19 @@ Each Markdown file is one test: its `python` blocks and the `quire` lines of its
 order they are written, in one namespace and one empty directory. A command that should fail says so at its end:
 
     $ quire show lake 999.0    # exits 3
+
+Examples in docstrings run too. Every public function and method is used in at least one block or docstring that runs,
+and has its line in the reference.
 """
 
 from __future__ import annotations
 
+import doctest
+import importlib
+import importlib.util
+import inspect
 import os
+import pkgutil
 import re
 import shlex
 import subprocess
@@ -29,6 +37,10 @@ RUN = {"python", "console", "bash"}
 SHOWN = {"text", "json", "toml", "yaml", "sql", "html", "pg", "gq"}
 
 FENCE = re.compile(r"^(?P<indent> *)(?P<ticks>`{3,}|~{3,})(?P<info>[^`\n]*)$")
+PUBLIC_CLASSES = ("Lake", "Snapshot", "Table", "Transaction", "TransactionTable", "Rows")
+PLUMBING = {"Transaction.check_open", "Transaction.check_deadline", "Transaction.edit", "Transaction.view"}
+"""Not for users: other layers call them."""
+
 EXITS = re.compile(r"\s+# exits (?P<code>\d+)\s*$")
 LINK = re.compile(r"\[[^\]]*\]\((?P<target>[^)\s]+)\)")
 
@@ -101,6 +113,14 @@ def run_command(command: str, expected: int, directory: Path) -> None:
     )
 
 
+def source_of(thing: object) -> str | None:
+    """The source of a module, by name, or of a class."""
+    if isinstance(thing, str):
+        spec = importlib.util.find_spec(thing)
+        return Path(spec.origin).read_text("utf-8") if spec is not None and spec.origin is not None else None
+    return inspect.getsource(thing) if isinstance(thing, type) else None
+
+
 def name_of(page: Path) -> str:
     return page.relative_to(ROOT).as_posix()
 
@@ -162,6 +182,109 @@ def test_the_command_reference_is_fresh() -> None:
     page = REFERENCE / "cli.md"
     written = page.read_text("utf-8") if page.exists() else ""
     assert written == done.stdout, "docs/reference/cli.md is stale: run `make reference`"
+
+
+def modules() -> list[str]:
+    """Every module of the package, by name."""
+    import quire
+
+    return sorted(m.name for m in pkgutil.walk_packages(quire.__path__, "quire.") if not m.name.endswith("__main__"))
+
+
+def doctests(module: str) -> list[doctest.DocTest]:
+    """The docstrings of a module that hold an example."""
+    found = doctest.DocTestFinder().find(importlib.import_module(module))
+    return [test for test in found if test.examples]
+
+
+@pytest.mark.parametrize("module", [m for m in modules() if ">>>" in (source_of(m) or "")])
+def test_examples_in_docstrings_run(module: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    tests = doctests(module)
+    assert tests, f"{module} has a >>> that is not in a docstring"
+    for test in tests:
+        told: list[str] = []
+        doctest.DocTestRunner(optionflags=doctest.ELLIPSIS).run(test, out=told.append)
+        assert not told, "".join(told)
+
+
+def public_methods() -> Iterator[tuple[str, str, bool]]:
+    """Class, name and whether it is called, of everything public on the classes that users hold."""
+    import quire
+
+    for name in PUBLIC_CLASSES:
+        for member, value in vars(getattr(quire, name)).items():
+            if not member.startswith("_") and f"{name}.{member}" not in PLUMBING:
+                yield name, member, callable(value) or isinstance(value, staticmethod)
+
+
+def test_every_public_function_is_used_in_an_example_that_runs() -> None:
+    import quire
+
+    examples = [b.code for page in PAGES for b in blocks(page.read_text("utf-8")) if b.info == "python"]
+    examples += [example.source for module in modules() for test in doctests(module) for example in test.examples]
+    text = "\n".join(examples)
+    missing = [f"quire.{name}" for name in quire.__all__ if not re.search(rf"\bquire\.{name}\b", text)]
+    for owner, member, is_called in public_methods():
+        if not re.search(rf"\.{member}\b" + (r"\(" if is_called else ""), text):
+            missing.append(f"{owner}.{member}")
+    assert not missing, f"no example that runs uses {', '.join(missing)}"
+
+
+def test_every_public_method_is_in_the_reference() -> None:
+    sections = reference_sections()
+    missing = [f"{o}.{m}" for o, m, _ in public_methods() if not re.search(rf"`[a-z.]*\b{m}\b", sections.get(o, ""))]
+    assert not missing, f"not in docs/reference/python.md, each in its class's section: {', '.join(missing)}"
+
+
+def test_the_reference_names_nothing_that_does_not_exist() -> None:
+    import quire
+
+    stale = []
+    for owner, section in reference_sections().items():
+        for member in re.findall(r"^\| `(?:[a-z]+)?\.([a-z_]+)", section, re.MULTILINE):
+            shown = getattr(quire, owner)
+            fields = getattr(shown, "__dataclass_fields__", getattr(shown, "__struct_fields__", ()))
+            if not hasattr(shown, member) and member not in fields and f"self.{member}" not in (source_of(shown) or ""):
+                stale.append(f"{owner}.{member}")
+    assert not stale, f"in docs/reference/python.md, but not in the code: {', '.join(stale)}"
+
+
+def reference_sections() -> dict[str, str]:
+    """The sections of the Python reference by the class they are about."""
+    import quire
+
+    parts = re.split(r"^## ", (REFERENCE / "python.md").read_text("utf-8"), flags=re.MULTILINE)[1:]
+    by_title = {part.partition("\n")[0].strip(): part for part in parts}
+    return {title: part for title, part in by_title.items() if isinstance(getattr(quire, title, None), type)}
+
+
+@pytest.mark.slow
+def test_the_demo_runs_and_shows_what_it_promises(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, str(ROOT / "examples" / "demo.py")],
+        cwd=tmp_path,
+        env={**os.environ, "NO_COLOR": "1"},
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stderr == ""
+    assert "\x1b" not in done.stdout, "plain text in a pipe"
+    for promised in (
+        "committed 1.0: documents, chunks, authors",
+        "outside: 3 documents, and the head is still 2.0",
+        "KeyConflict: Table 'documents': a row with doc_id=4 was inserted first, by commit 5.0 (bob)",
+        "committed 7.0 at attempt 2",
+        "On big rivers  Oslo",
+        "6 rows: after backfill a table is an ordinary Lance dataset",
+        "1 request by Quire",
+    ):
+        assert promised in done.stdout
+    import quire
+
+    assert quire.open(tmp_path / "demo-lake", read_only=True)["documents"].count() == 6
 
 
 def test_fences_and_commands_are_understood() -> None:

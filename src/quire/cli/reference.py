@@ -14,6 +14,7 @@ from typing import Any
 import typer.main
 
 from quire import errors
+from quire.cli.program import EXIT_CODES, JSON
 
 
 def commands() -> Iterator[tuple[str, Any]]:
@@ -115,8 +116,8 @@ def _exit_codes() -> str:
     kinds: dict[int, list[str]] = {}
     for error in _tree(errors.QuireError):
         kinds.setdefault(error.exit_code, []).append(f"`{error.kind}`")
-    rows = [("0", "success"), *((str(code), ", ".join(kinds[code])) for code in sorted(kinds))]
-    return "\n\n".join(["## Exit codes", _table(("code", "kinds of error"), rows)])
+    rows = [(str(code), meaning, ", ".join(kinds.get(code, ()))) for code, meaning in EXIT_CODES.items()]
+    return "\n\n".join(["## Exit codes", _table(("code", "meaning", "kinds of error"), rows), "## JSON", JSON])
 
 
 def _tree(error: type[errors.QuireError]) -> Iterator[type[errors.QuireError]]:

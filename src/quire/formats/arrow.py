@@ -185,9 +185,6 @@ def _castable(have: pa.DataType, want: pa.DataType) -> bool:
     if have == want or t.is_null(have):
         return True
 
-    def raw(x: pa.DataType) -> bool:
-        return bool(t.is_binary(x) or t.is_large_binary(x) or t.is_binary_view(x) or t.is_fixed_size_binary(x))
-
     def listed(x: pa.DataType) -> bool:
         return bool(t.is_list(x) or t.is_large_list(x) or t.is_fixed_size_list(x))
 
@@ -203,7 +200,7 @@ def _castable(have: pa.DataType, want: pa.DataType) -> bool:
         return bool(t.is_integer(want) or t.is_floating(want) or t.is_decimal(want))
     if t.is_floating(have) or t.is_decimal(have):
         return bool(t.is_floating(want) or t.is_decimal(want))
-    families = (_is_text, raw, t.is_timestamp, t.is_date, t.is_time, t.is_duration, t.is_boolean)
+    families = (_is_text, _is_binary, t.is_timestamp, t.is_date, t.is_time, t.is_duration, t.is_boolean)
     return any(family(have) and family(want) for family in families)
 
 
@@ -282,8 +279,10 @@ def _plain_array(array: pa.Array, target: pa.DataType) -> pa.Array:
     if pa.types.is_dictionary(array.type):
         values = _plain_array(array.dictionary, target)
         return pa.DictionaryArray.from_arrays(array.indices, values).dictionary_decode()
+    views = pa.types.is_list_view(array.type) or pa.types.is_large_list_view(array.type)
     try:
-        return array.cast(target)
+        # pyarrow's cast from a list view may give an array that is not valid.
+        return array.cast(target) if not views else pa.array(array.to_pylist(), target)
     except pa.ArrowException:  # no kernel for this nesting: rare, so values are good enough
         return pa.array(array.to_pylist(), target)
 
@@ -324,7 +323,9 @@ def _column(name: str, values: Any, hint: pa.DataType | None, table: str) -> Any
     if hint is not None and pa.types.is_integer(hint) and any(isinstance(v, float) for v in values):
         hint = None  # with the hint 1.5 would silently become 1; as it is, it is refused
     if hint is not None and _is_text(hint) and any(isinstance(v, bytes) for v in values):
-        hint = None  # likewise bytes would become text
+        hint = None  # likewise bytes would become text, and text bytes
+    if hint is not None and _is_binary(hint) and any(isinstance(v, str) for v in values):
+        hint = None
     try:
         return pa.array(values, hint)
     except (pa.ArrowException, OverflowError, TypeError, ValueError) as error:
@@ -342,6 +343,12 @@ def _is_text(kind: pa.DataType) -> bool:
     import pyarrow.types as t
 
     return bool(t.is_string(kind) or t.is_large_string(kind) or t.is_string_view(kind))
+
+
+def _is_binary(kind: pa.DataType) -> bool:
+    import pyarrow.types as t
+
+    return bool(t.is_binary(kind) or t.is_large_binary(kind) or t.is_binary_view(kind) or t.is_fixed_size_binary(kind))
 
 
 def _from_iterator(items: Iterator[Any], schema: pa.Schema | None, table: str) -> Source:

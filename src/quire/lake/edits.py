@@ -39,7 +39,9 @@ class Edit:
 
     @property
     def changed(self) -> bool:
-        return bool(self.dropped or self.renamed or self.pin or self.ops)
+        """Whether there is anything to commit. A statement that matched no row changes nothing."""
+        altered = self.base is not None and self.info != self.base.info
+        return bool(self.dropped or self.pin or altered or (self.work is not None and self.work.changed))
 
 
 @dataclass(frozen=True)

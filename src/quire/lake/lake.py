@@ -82,7 +82,7 @@ class Lake:
     ) -> None:
         self._core, self._live, self._background, self._backfill = core, live, background, backfill
         if opened and backfill and not core.read_only and live.is_main and live.pending():
-            background.submit(("backfill", live.name), live.backfill)
+            background.submit(("backfill", live.name), live.backfill_reporting)
 
     # -- identity ---------------------------------------------------------------------------------------------
 

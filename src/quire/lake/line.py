@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import threading
 import time
 from collections.abc import Callable
@@ -9,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from quire.errors import BranchClosed, BranchNotFound, QuireError
+from quire.errors import BranchClosed, BranchNotFound, ForeignWriter, QuireError
 from quire.formats import Promotion
 from quire.lake.background import Background
 from quire.lake.core import Core
@@ -18,6 +19,7 @@ from quire.ledger import MAIN, Hint, History, Line, Point, Record, State, fold, 
 from quire.store import run_parallel
 
 HINT_SECONDS = 1.0
+BACKFILL_TRIES = 5
 
 
 class LiveBranch:
@@ -86,7 +88,7 @@ class LiveBranch:
         """Queue what follows a publish: checkpoint, backfill, hint. Each is idempotent and may be skipped."""
         background.submit(("checkpoint", self.name), self.checkpoint)
         if backfill and self.is_main:
-            background.submit(("backfill", self.name), self.backfill)
+            background.submit(("backfill", self.name), self.backfill_reporting)
         background.submit(
             ("hint", self.name), self.hint, delay=max(0.0, self._hinted + HINT_SECONDS - time.monotonic())
         )
@@ -115,7 +117,27 @@ class LiveBranch:
         return [t.info.id for t in self._state.tables.values() if t.commit.slot > self.backfilled]
 
     def backfill(self) -> list[Promotion]:
-        """Bring the plain HEAD of every table that may be behind to its published state."""
+        """Bring the plain HEAD of every table that may be behind to its published state.
+
+        Whoever loses a race to another backfill looks again: the winner may have promoted an older state.
+        """
+        for _ in range(BACKFILL_TRIES - 1):
+            done = self._promote_all()
+            if not any(p.outcome == "behind" for p in done):
+                return done
+            time.sleep(random.uniform(0, 0.05))
+        return self._promote_all()
+
+    def backfill_reporting(self) -> None:
+        """Backfill in the background: what is left undone counts as a failure to be seen in `status`."""
+        left = [p for p in self.backfill() if p.outcome in ("behind", "foreign")]
+        if left:
+            raise ForeignWriter(
+                "; ".join(f"table {p.table!r}: {p.detail or p.outcome}" for p in left),
+                next="`quire backfill` tries again; `quire adopt` takes a foreign write in.",
+            )
+
+    def _promote_all(self) -> list[Promotion]:
         state = self._state
         wanted = [t for t in state.tables.values() if t.commit.slot > self.backfilled]
 

@@ -332,7 +332,7 @@ def create_work(tx: Transaction, edit: Edit, data: Any, schema: Any, format: str
     """Write a new table at a fresh location named by its id."""
     from quire.formats.keys import check_columns, check_distinct
 
-    location = f"tables/{edit.info.id}"
+    location = f"tables/{edit.info.id}.lance"
     work = tx.live.core.format(format).create(
         location,
         data,

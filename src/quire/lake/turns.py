@@ -33,6 +33,9 @@ class Seat(msgspec.Struct, frozen=True):
     time: datetime
 
 
+_seats = msgspec.json.Decoder(Seat)
+
+
 class Turns:
     """One transaction's turns at a branch."""
 
@@ -87,7 +90,7 @@ def seat_key(branch: str) -> str:
 def holder_of(store: Store, key: str) -> Seat | None:
     body = store.get_or_none(key)
     try:
-        return msgspec.json.decode(body, type=Seat) if body else None
+        return _seats.decode(body) if body else None
     except msgspec.MsgspecError:
         return None
 

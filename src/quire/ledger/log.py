@@ -9,7 +9,7 @@ from functools import partial
 import msgspec
 
 from quire.ledger.protocol import Appended
-from quire.ledger.records import Commit, Record, Stored, corrupt, decode, encode
+from quire.ledger.records import Commit, Record, Stored, corrupt, decode, encode, readable
 from quire.ledger.search import last_existing
 from quire.store import Outcome, Store, run_parallel
 
@@ -23,6 +23,9 @@ _PLAIN = re.compile(r"[0-9A-Za-z_-]{1,64}")
 class SideObject(Stored, frozen=True):
     format: int
     commits: tuple[Commit, ...]
+
+
+readable(SideObject)
 
 
 class LogLedger:

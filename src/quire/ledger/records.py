@@ -7,8 +7,9 @@ checkpoint that was already written. Nothing here knows a table format: a pin's 
 from __future__ import annotations
 
 import secrets
+import threading
 from datetime import datetime
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, Literal, TypeVar, cast
 
 import msgspec
 
@@ -189,6 +190,29 @@ class _Versioned(msgspec.Struct):
     format: int = 0
 
 
+_readers: dict[type, msgspec.json.Decoder[Any]] = {}
+_building = threading.Lock()
+
+
+def readable(*kinds: type) -> None:
+    """Build the readers of stored types while their module is imported.
+
+    msgspec fills in a type at its first use; two threads that do so at once can crash the process.
+    """
+    for kind in kinds:
+        _readers[kind] = msgspec.json.Decoder(kind)
+
+
+def _reader(kind: type) -> msgspec.json.Decoder[Any]:
+    if kind not in _readers:
+        with _building:
+            readable(kind)
+    return _readers[kind]
+
+
+readable(_Versioned, Record, FormatFile, Hint)
+
+
 def new_id() -> str:
     """A random identifier: branch, table, write."""
     return secrets.token_hex(8)
@@ -204,7 +228,7 @@ def decode(data: bytes, kind: type[T], where: str) -> T:
     `where` names the object in the error. Garbage is `CorruptRecord`, the future is `NewerFormat`.
     """
     try:
-        found = msgspec.json.decode(data, type=_Versioned).format
+        found = _readers[_Versioned].decode(data).format
         if found > FORMAT:
             raise NewerFormat(
                 f"{where} has format {found}; this Quire reads up to {FORMAT}.",
@@ -213,7 +237,7 @@ def decode(data: bytes, kind: type[T], where: str) -> T:
                 found=found,
                 supported=FORMAT,
             )
-        return msgspec.json.decode(data, type=kind)
+        return cast("T", _reader(kind).decode(data))
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, ValueError) as error:
         raise corrupt(where, f"it is not a valid {kind.__name__}: {error}") from None
 

@@ -12,7 +12,7 @@ from typing import Literal
 from urllib.parse import quote, unquote
 
 from quire.errors import CommitUnknown
-from quire.ledger.records import FORMAT, Moment, Point, Slot, Stored, corrupt, decode, encode, new_id
+from quire.ledger.records import FORMAT, Moment, Point, Slot, Stored, corrupt, decode, encode, new_id, readable
 from quire.ledger.search import last_existing
 from quire.store import Outcome, Store, run_parallel
 
@@ -73,6 +73,9 @@ class Ref(Stored, frozen=True):
     target: Point | None = None
     checkpoint: Point | None = None
     """For a branch: a checkpoint at or before its start, so that opening it is bounded."""
+
+
+readable(Ref)
 
 
 class Refs:

@@ -18,6 +18,8 @@ def last_existing(exists: Probe, believed: int, first: int = 0) -> int:
     believed = max(believed, first)
     ahead = [believed, *(believed + (1 << k) for k in range(40))]
     found = list(exists(ahead[:6]))
+    if not found[0] and believed == first:
+        return -1
     if not found[0]:
         # Gallop up from the start instead of searching down from the lie.
         ahead = [first + (1 << k) - 1 for k in range(40)]

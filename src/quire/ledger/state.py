@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import msgspec
 
-from quire.ledger.records import Change, Commit, Moment, Pin, Point, Record, Slot, Stored, TableInfo, corrupt
+from quire.ledger.records import Change, Commit, Moment, Pin, Point, Record, Slot, Stored, TableInfo, corrupt, readable
 
 MAX_TOKENS = 10_000
 KEPT_TOKENS = 9_000
@@ -47,6 +47,9 @@ class State(Stored, frozen=True):
 
     def names(self) -> dict[str, str]:
         return {t.info.name: t.info.id for t in self.tables.values()}
+
+
+readable(State)
 
 
 def genesis(record: Record) -> State:

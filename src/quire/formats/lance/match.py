@@ -201,7 +201,7 @@ class checking_expression:  # noqa: N801 - used as a context manager
     def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
         if error is None or isinstance(error, QuireError) or not isinstance(error, Exception):
             return
-        if isinstance(error, ValueError):
+        if isinstance(error, ValueError | NotImplementedError):
             text = " / ".join(t for t in self.texts if t)
             reason = first_line(error).removeprefix("Invalid user input: ")
             raise InvalidExpression(

@@ -65,7 +65,8 @@ class LanceWork:
 
     @property
     def changed(self) -> bool:
-        return bool(self.created or self.exclusive or self.statements or self.net or self._indexes.changed)
+        rows = self.net or any(p.staging.rows for p in self._pending)
+        return bool(self.created or self.exclusive or rows or self._indexes.changed)
 
     @property
     def schema(self) -> pa.Schema:

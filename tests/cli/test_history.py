@@ -1,0 +1,163 @@
+"""The lake and its history."""
+
+from __future__ import annotations
+
+import pytest
+from tests.cli.conftest import Run, rows
+
+import quire
+
+
+def test_a_lake_is_made_once(run: Run) -> None:
+    made = run("init", "new", "--json").json
+    assert made["head"] == "0.0"
+    assert made["branch"] == "main"
+    assert quire.open("new").tables() == []
+
+    assert run("init", "new", "--json", code=3).json["error"]["kind"] == "lake-exists"
+    assert run("init", "new", "--exist-ok", "--json").json == made
+    assert run("init", "other", "--author", "ada").out.startswith("lake at ")
+    assert run("log", "other", "--json").json["commits"][0]["author"] == "ada"
+
+
+def test_status_says_where_a_branch_stands(run: Run, lake: str) -> None:
+    found = run("status", lake, "--json").json
+    assert (found["head"], found["tables"], found["rows"], found["pending_backfill"]) == ("2.0", 2, 5, [])
+    assert ["head", "2.0"] in run("status", lake).lines()
+
+
+def test_the_log_is_newest_first(run: Run, lake: str) -> None:
+    found = run("log", lake, "--json").json
+    assert found["branch"] == "main"
+    assert [(c["id"], c["message"]) for c in found["commits"]] == [
+        ("2.0", "second"),
+        ("1.0", "first"),
+        ("0.0", "create lake"),
+    ]
+    assert found["commits"][0]["author"] == "tester"
+    assert [line[0] for line in run("log", lake).lines()] == ["commit", "2.0", "1.0", "0.0"]
+
+
+def test_the_log_is_cut_and_filtered(run: Run, lake: str) -> None:
+    for _ in range(25):
+        run("append", lake, "events", "-", "--format", "csv", stdin="id,v\n1,1\n")
+
+    def ids(*options: str) -> list[str]:
+        return [c["id"] for c in run("log", lake, *options, "--json").json["commits"]]
+
+    assert len(ids()) == 20
+    assert len(ids("--limit", "0")) == 28
+    assert ids("-n", "1") == ["27.0"]
+    assert ids("--table", "people") == ["2.0", "1.0"]
+
+
+def test_a_commit_is_shown(run: Run, lake: str) -> None:
+    found = run("show", lake, "2.0", "--json").json
+    assert found["message"] == "second"
+    assert found["parents"] == ["1.0"]
+    assert found["tables"] == {"people": {"version": 2, "ops": ["upsert"], "added": 2, "removed": 1}}
+    assert found["write"] == quire.open(lake, read_only=True).show("2.0").write
+
+    text = run("show", lake, "2")
+    assert ["people", "upsert", "2", "1", "2"] in text.lines()
+    assert ["write", found["write"]] in text.lines()
+
+
+@pytest.mark.parametrize(("commit", "code"), [("99.0", 3), ("x", 2)])
+def test_a_commit_that_is_not_there_is_not_shown(run: Run, lake: str, commit: str, code: int) -> None:
+    assert commit in run("show", lake, commit, code=code).err
+
+
+def test_a_commit_of_another_branch_is_shown(run: Run, lake: str) -> None:
+    run("branch", "create", lake, "exp")
+    run("delete", lake, "people", "id = 1", "-b", "exp", "-m", "on exp")
+    run("delete", lake, "people", "id = 2", "-m", "on main")
+
+    assert run("show", lake, "3.0", "--json").json["message"] == "on main"
+    assert run("show", lake, "3.0", "--branch", "exp", "--json").json["message"] == "on exp"
+    assert run("show", lake, "exp:3.0", "--json").json["message"] == "on exp"
+
+
+def test_a_commit_is_reverted_by_a_new_one(run: Run, lake: str) -> None:
+    ran = run("revert", lake, "2.0", "-m", "back", "--author", "ada", "--json").json
+    assert ran["commit"] == "3.0"
+    assert [row["name"] for row in rows(lake, "people")] == ["Ada", "Bob"]
+    shown = run("show", lake, "3.0", "--json").json
+    assert (shown["message"], shown["author"], shown["reverts"]) == ("back", "ada", "2.0")
+
+
+def test_a_revert_of_rows_changed_since_exits_4(run: Run, lake: str) -> None:
+    run("upsert", lake, "people", "-", "--format", "jsonl", stdin='{"id": 2, "name": "Robert"}')
+    assert run("revert", lake, "2.0", "--json", code=4).json["error"]["kind"] == "conflict"
+
+
+# -- diff --------------------------------------------------------------------------------------------------------------
+
+
+def test_diff_shows_rows_added_changed_and_removed(run: Run, lake: str) -> None:
+    run("delete", lake, "people", "id = 1")
+    found = run("diff", lake, "1.0", "3.0", "--json").json
+
+    assert (found["before"], found["after"]) == ("1.0", "3.0")
+    [people] = found["tables"]
+    assert (people["table"], people["kind"]) == ("people", "changed")
+    assert (people["added"], people["changed"], people["removed"]) == (1, 1, 1)
+    assert people["rows"] == {
+        "added": [{"id": 3, "name": "Cy"}],
+        "changed": [{"before": {"id": 2, "name": "Bob"}, "after": {"id": 2, "name": "Bobby"}}],
+        "removed": [{"id": 1, "name": "Ada"}],
+    }
+    assert run("diff", lake, "1.0").out.splitlines() == [
+        "1.0 → 3.0",
+        "",
+        "people (changed): 1 added, 1 changed, 1 removed",
+        "  + id=3, name=Cy",
+        "  ~ id=2, name=Bob",
+        "  → id=2, name=Bobby",
+        "  - id=1, name=Ada",
+    ]
+
+
+def test_diff_shows_some_rows_and_counts_all(run: Run, lake: str) -> None:
+    run("append", lake, "events", "-", "--format", "csv", stdin="id,v\n" + "".join(f"{i},0\n" for i in range(10, 20)))
+
+    [events] = run("diff", lake, "2.0", "--rows", "3", "--json").json["tables"]
+    assert events["added"] == 10
+    assert len(events["rows"]["added"]) == 3
+    assert "… and 7 more added" in run("diff", lake, "2.0", "--rows", "3").out
+    [events] = run("diff", lake, "2.0", "--rows", "0", "--json").json["tables"]
+    assert events["added"] == 10
+    assert events["rows"]["added"] == []
+
+
+def test_diff_shows_tables_that_came_and_went(run: Run, lake: str) -> None:
+    run("table", "drop", lake, "events")
+    run("table", "create", lake, "new", "--from", "-", "--format", "csv", stdin="id\n7\n")
+
+    found = {t["table"]: t for t in run("diff", lake, "2.0", "--json").json["tables"]}
+    assert (found["events"]["kind"], found["events"]["removed"]) == ("dropped", 2)
+    assert {"id": 1, "v": 1.5} in found["events"]["rows"]["removed"]
+    assert (found["new"]["kind"], found["new"]["rows"]["added"]) == ("created", [{"id": 7}])
+
+
+def test_diff_shows_columns_that_came_and_went(run: Run, lake: str) -> None:
+    run("table", "add-column", lake, "people", "age", "--type", "int32")
+    assert run("diff", lake, "2.0", "--json").json["tables"][0]["columns"]["added"] == ["age"]
+    assert "columns added: age" in run("diff", lake, "2.0").out
+
+
+def test_diff_takes_tags_and_branches_and_one_table(run: Run, lake: str) -> None:
+    run("tag", "create", lake, "v1", "--at", "1.0")
+    run("branch", "create", lake, "exp")
+    run("delete", lake, "people", "id = 1", "-b", "exp")
+    run("table", "create", lake, "only", "--from", "-", "--format", "csv", "-b", "exp", stdin="id\n7\n")
+
+    found = {t["table"]: t for t in run("diff", lake, "main", "exp", "--json").json["tables"]}
+    assert found["people"]["rows"]["removed"] == [{"id": 1, "name": "Ada"}]
+    assert found["only"]["rows"]["added"] == [{"id": 7}]
+    assert [t["table"] for t in run("diff", lake, "v1", "exp", "-t", "only", "--json").json["tables"]] == ["only"]
+    assert run("diff", lake, "v1", "--table", "nope", "--json", code=3).json["error"]["kind"] == "table-not-found"
+
+
+def test_no_difference_is_said(run: Run, lake: str) -> None:
+    assert run("diff", lake, "2.0", "2.0").out == "2.0 → 2.0: no difference\n"
