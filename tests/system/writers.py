@@ -36,6 +36,8 @@ def append_to_both(start: Start, uri: str, options: dict[str, str] | None, write
     """`count` transactions, each one row to both tables. Errors are collected: a caller would have seen them."""
     written = Written(writer)
     lake = quire.open(uri, storage_options=options, author=f"writer {writer}")
+    for table in TABLES:
+        lake[table].to_arrow()  # so that nobody loads libraries while others write
     start.wait()
     for seq in range(count):
         try:

@@ -61,7 +61,6 @@ class Indexes:
                 index=spec.name,
             )
         self.wanted[spec.name] = spec
-        self.dropped.discard(spec.name)
         self.built.pop(spec.name, None)
 
     def drop(self, handle: LanceDataset, name: str, *, table: str) -> None:
@@ -110,11 +109,13 @@ class Indexes:
                 width = getattr(handle.schema.field(spec.column).type, "list_size", 1)
                 options.setdefault("num_sub_vectors", next(n for n in (16, 8, 4, 2, 1) if width % n == 0))
 
+        own = stager.session.private(stager.location, handle.version)
+
         def build() -> Any:
-            index = handle.create_index_uncommitted(
+            index = own.create_index_uncommitted(
                 spec.column, spec.kind, name=spec.name, replace=True, fragment_ids=list(fragments), **options
             )
-            return handle.merge_existing_index_segments([index]) if spec.kind == "INVERTED" else index
+            return own.merge_existing_index_segments([index]) if spec.kind == "INVERTED" else index
 
         index = stager.session.call(
             "index", _refusing(build, spec, table), hops=2, what=f"index {spec.name} of {table}"

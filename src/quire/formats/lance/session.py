@@ -68,6 +68,11 @@ class LanceSession:
         )
         return self.remember(location, handle)
 
+    def private(self, location: str, version: int) -> LanceDataset:
+        """A handle of one's own: some verbs borrow it exclusively, and cached ones are shared between threads."""
+        what = f"version {version} of {location}"
+        return self.call("open", lambda: self._open(location, version), hops=2, what=what)
+
     def remember(self, location: str, handle: LanceDataset) -> LanceDataset:
         with self._lock:
             self._handles[(location, handle.version)] = handle

@@ -248,8 +248,9 @@ class LanceWork:
         addresses, _, positions = match.where_key(handle, statement.on, statement.keys)
         if statement.mode == "insert" and len(addresses):
             raise self.key_conflict(statement.keys.select(list(statement.on)).take(positions).to_pylist())
+        fragments = statement.staging.fragments()
         self.net.remove(addresses, own, hard=False)
-        self.net.add(statement.staging.fragments())
+        self.net.add(fragments)
         return len(np.unique(positions.to_numpy()))
 
     def _run_patch(self, statement: Patch) -> int:
@@ -288,9 +289,9 @@ class LanceWork:
             else:
                 parts.append(old.column(field.name).take(index))
         merged = pa.table(parts, schema=self.schema)
+        fragments = self.stager.write(merged.to_reader(), self.base, self.schema) if merged.num_rows else []
         self.net.remove(addresses, own, hard=False)
-        if merged.num_rows:
-            self.net.add(self.stager.write(merged.to_reader(), self.base, self.schema))
+        self.net.add(fragments)
         return len(addresses)
 
     def _run_update(self, statement: Update) -> int:
