@@ -31,6 +31,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 REFERENCE = ROOT / "docs" / "reference"
+ERRORS = ROOT / "docs" / "guides" / "errors.md"
 PAGES = sorted({ROOT / "README.md", *(ROOT / "docs").rglob("*.md")})
 
 RUN = {"python", "console", "bash"}
@@ -125,7 +126,13 @@ def name_of(page: Path) -> str:
     return page.relative_to(ROOT).as_posix()
 
 
-@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def needs_server(page: Path) -> bool:
+    return "SeaweedFS()" in page.read_text("utf-8")
+
+
+@pytest.mark.parametrize(
+    "page", [pytest.param(p, marks=[pytest.mark.s3] * needs_server(p), id=name_of(p)) for p in PAGES]
+)
 def test_page_runs(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     module = types.ModuleType("quire_docs_page")
     monkeypatch.setitem(sys.modules, module.__name__, module)  # so that classes defined on a page can be pickled
@@ -248,6 +255,20 @@ def test_the_reference_names_nothing_that_does_not_exist() -> None:
             if not hasattr(shown, member) and member not in fields and f"self.{member}" not in (source_of(shown) or ""):
                 stale.append(f"{owner}.{member}")
     assert not stale, f"in docs/reference/python.md, but not in the code: {', '.join(stale)}"
+
+
+def test_every_error_is_explained() -> None:
+    from quire import errors
+
+    rows = re.findall(r"^\| (?:· )?(`\w+`(?:, `\w+`)*) \| (`[^|]*) \| (\d) \|", ERRORS.read_text("utf-8"), re.MULTILINE)
+    told = {name: (kinds, int(code)) for names, kinds, code in rows for name in re.findall(r"\w+", names)}
+    tree = [c for c in vars(errors).values() if isinstance(c, type) and issubclass(c, errors.QuireError)]
+    tree.remove(errors.QuireError)
+    assert sorted(told) == sorted(c.__name__ for c in tree)
+    for error in tree:
+        kinds, code = told[error.__name__]
+        assert code == error.exit_code, error.__name__
+        assert f"`{error.kind}`" in kinds, error.__name__
 
 
 def reference_sections() -> dict[str, str]:

@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 from quire.ledger import (
+    CHECKPOINT_EVERY,
     Change,
     Commit,
     History,
@@ -124,7 +125,7 @@ class Log:
         fill(self.ledger, [record])
         self.records.append(record)
         self._state = genesis(record) if self._state is None else fold(self._state, record)
-        if self.history.checkpoint_due(self.state_with_checkpoint()):
+        if self.history.behind(self.state_with_checkpoint()) >= CHECKPOINT_EVERY:
             self.write_checkpoint()
         return record
 

@@ -64,6 +64,10 @@ def together(target: Callable[..., Any], arguments: Sequence[tuple[Any, ...]]) -
             assert problem is None, f"process {number} failed:\n{problem}"
             found[number] = finished
         return [found[number] for number in range(len(processes))]
+    except BaseException:
+        for process in processes:
+            process.kill()
+        raise
     finally:
         for process in processes:
             process.join(10)

@@ -158,7 +158,11 @@ class Promotion:
     """Outcome of a backfill of one table."""
 
     table: str
-    outcome: Literal["current", "promoted", "foreign", "behind"]
+    outcome: Literal["current", "promoted", "foreign", "behind", "blocked"]
+    """`foreign`.
+
+    A plain writer was there first. `behind`: another backfill was. `blocked`: the table must not be touched.
+    """
     version: int
     detail: str = ""
 
@@ -190,7 +194,13 @@ class TableFormat(Protocol):
     def head(self, pin: Pin) -> Head: ...
     def promote(self, pin: Pin, *, commit: str, table: str) -> Promotion: ...
     def foreign(self, pin: Pin, head: Head) -> Foreign: ...
-    def graft(self, pin: Pin, found: Foreign, *, key: Sequence[str], write: str, table: str) -> Work: ...
+    def graft(self, pin: Pin, found: Foreign, *, same: bool, key: Sequence[str], write: str, table: str) -> Work:
+        """A foreign change as the work of a transaction on `pin`.
+
+        `same` says that the foreign writer began at exactly this state, not just at one whose rows it includes.
+        """
+        ...
+
     def is_at(self, pin: Pin, version: int, commit: str) -> bool: ...
     def undo(self, work: Work, before: Pin, after: Pin, *, key: Sequence[str]) -> bool:
         """Take back, in `work`, the rows by which `after` differs from `before`; False when they were changed since."""

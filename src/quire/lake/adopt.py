@@ -75,34 +75,39 @@ def adopt(lake: Lake, name: str) -> Adoption:
     if not _is_foreign(table, head):
         return Adoption(name, None, live.name, (), ())
     found = format_.foreign(table.pin, head)
-    base = _state_of(lake, table, found, now)
+    base, same = _state_of(lake, table, found, now)
     tx = lake.transaction(f"adopt foreign write to {name} (version {head.version})")
     tx.at = base
     try:
-        _graft(tx, base.tables[table.info.id], found, key=table.info.key)
+        _graft(tx, base.tables[table.info.id], found, same=same, key=table.info.key)
         receipt = tx.commit()
     except Conflict:
         return _onto_branch(lake, table, base, found)
     return Adoption(name, receipt.commit, live.name, found.ops, found.details)
 
 
-def _graft(tx: Transaction, then: TableState, found: Foreign, *, key: Sequence[str]) -> None:
+def _graft(tx: Transaction, then: TableState, found: Foreign, *, same: bool, key: Sequence[str]) -> None:
     """Make the foreign change the work of a transaction."""
     edit = Edit(then.info, then, ops=["adopt", *dict.fromkeys(found.ops)])
     format_ = tx.live.core.format(then.pin.format)
-    edit.work = format_.graft(then.pin, found, key=key, write=tx.write, table=then.info.name)
+    edit.work = format_.graft(then.pin, found, same=same, key=key, write=tx.write, table=then.info.name)
     tx.edits[then.info.id] = edit
 
 
-def _state_of(lake: Lake, table: TableState, found: Foreign, now: State) -> State:
-    """The lake's state when the table was at the version the foreign writer started from."""
+def _state_of(lake: Lake, table: TableState, found: Foreign, now: State) -> tuple[State, bool]:
+    """The lake's state where the foreign writer started, and whether the table was exactly as the writer saw it.
+
+    A version that was adopted beside the lake's own commits, or kept on a branch, is only accounted for in that state.
+    """
     for point, entry in lake._live.history.commits(now):
         for change in entry.changes:
             if change.table != table.info.id or change.pin is None:
                 continue
             format_ = lake._core.format(change.pin.format)
             if format_.is_at(change.pin, found.base, point.commit):
-                return lake._live.history.at(point)
+                return lake._live.history.at(point), True
+            if "adopt" in change.ops and change.pin.head == found.base:
+                return lake._live.history.at(point), False
     raise ForeignWriter(
         f"Table {table.info.name!r} has foreign versions after {found.base}, which is not a state Quire knows.",
         next="Copy the rows you need from the plain table with an ordinary transaction.",
@@ -114,11 +119,11 @@ def _state_of(lake: Lake, table: TableState, found: Foreign, now: State) -> Stat
 def _onto_branch(lake: Lake, table: TableState, base: State, found: Foreign) -> Adoption:
     """Keep the foreign state on a branch of its own, and let main go on from its own."""
     name = f"foreign/{table.info.name.replace(':', '-')}-{found.head}-{datetime.now(UTC):%Y%m%d%H%M%S}"
-    branches.create(lake._core, lake._live, name, base.head)
+    branches.create(lake._core, lake._live.line, name, base.head)
     side = lake.branch(name)
     tx = side.transaction(f"foreign write to {table.info.name} (version {found.head})")
     # On its own branch the state is kept as it is, even where it breaks the key.
-    _graft(tx, base.tables[table.info.id], found, key=())
+    _graft(tx, base.tables[table.info.id], found, same=True, key=())
     receipt = tx.commit()
     _acknowledge(lake, table, found, name)
     return Adoption(table.info.name, receipt.commit, name, found.ops, found.details)

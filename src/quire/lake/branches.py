@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -22,10 +23,10 @@ from quire.errors import (
 )
 from quire.lake.core import Core, now_after
 from quire.lake.edits import Edit
-from quire.lake.line import LiveBranch, open_branch
+from quire.lake.line import LiveBranch, no_branch, open_branch
 from quire.lake.names import check_ref
 from quire.lake.receipt import Receipt
-from quire.ledger import FORMAT, MAIN, History, Line, Point, Record, State, new_id, new_ref
+from quire.ledger import FORMAT, MAIN, History, Learnt, Line, Point, Record, State, new_id, new_ref
 from quire.store import Outcome, run_parallel
 
 if TYPE_CHECKING:
@@ -72,16 +73,18 @@ def list_branches(core: Core) -> list[BranchInfo]:
     return found
 
 
-def create(core: Core, source: LiveBranch, name: str, at: Point) -> None:
-    """Create a branch at a commit of `source`'s line: one read, one create."""
+def create(core: Core, source: Line, name: str, at: Point) -> None:
+    """Create a branch at a commit of a line: the same few requests, however many tables there are."""
     check_ref(name, "branch")
     if name == MAIN:
         raise _exists(name)
     reads: list[Callable[[], Any]] = [
         lambda: core.refs.get("branch", name),
-        lambda: source.history.records([at.slot])[0],
+        lambda: core.ledger.read(at.branch, [at.slot])[0],
     ]
     (ref, generation), record = run_parallel(reads)
+    if record is None or at.index >= len(record.commits) or not source.contains(at):
+        raise History(core.store, core.ledger, source).no_commit(at.commit)
     if ref is not None and ref.kind == "branch" and _is_open(core, name):
         raise _exists(name)
     made = new_ref(
@@ -89,7 +92,7 @@ def create(core: Core, source: LiveBranch, name: str, at: Point) -> None:
         name,
         author=core.author,
         time=datetime.now(UTC),
-        line=source.line.fork(new_id(), at),
+        line=source.fork(new_id(), at),
         target=at,
         checkpoint=record.checkpoint,
     )
@@ -101,13 +104,13 @@ def delete(core: Core, name: str) -> None:
     """Close the branch's log with a last record, so that a writer with a cached id is refused, then retire the name."""
     if name == MAIN:
         raise Refused("The main branch cannot be deleted.", next="Delete the lake's folder to delete everything.")
-    try:
-        _close(open_branch(core, name))
-    except BranchClosed:
-        pass  # an earlier delete got this far
     ref, generation = core.refs.get("branch", name)
-    if ref is not None and ref.kind == "branch":
-        core.refs.create("branch", new_ref("gone", name, author=core.author, time=datetime.now(UTC)), generation + 1)
+    if ref is None or ref.kind != "branch" or ref.line is None:
+        raise no_branch(name)
+    # Exactly this generation: somebody may make a new branch of the same name as soon as the log is closed.
+    with contextlib.suppress(BranchClosed):  # an earlier delete got this far
+        _close(LiveBranch(core, name, ref.line, ref.checkpoint, None))
+    core.refs.create("branch", new_ref("gone", name, author=core.author, time=datetime.now(UTC)), generation + 1)
 
 
 def _close(live: LiveBranch) -> None:
@@ -151,7 +154,7 @@ def line_of(core: Core, name: str) -> Line:
         return Line(branch=core.about.main)
     ref, _ = core.refs.get("branch", name)
     if ref is None or ref.line is None:
-        raise BranchNotFound(f"There is no branch {name!r}.", next="`quire branch list` shows them.", branch=name)
+        raise no_branch(name)
     return ref.line
 
 
@@ -169,6 +172,7 @@ def fast_forward(lake: Lake, source: LiveBranch) -> Receipt:
     tx.at = here
     tx.parents = (there.head,)
     tx.adopts = there.head
+    tx.learnt = _learnt(here, there)
     for table in here.tables.keys() | there.tables.keys():
         edit = adopt_pin(here, there, table)
         if edit is not None:
@@ -177,6 +181,14 @@ def fast_forward(lake: Lake, source: LiveBranch) -> Receipt:
         return tx.commit()
     except (ExpectationFailed, Conflict):
         raise _diverged(target.name, source.name, target.state) from None
+
+
+def _learnt(here: State, there: State) -> Learnt:
+    """The tokens that were used there and are not known here."""
+    return Learnt(
+        streams={s: n for s, n in there.streams.items() if n > here.streams.get(s, -1)},
+        tokens={t: at for t, at in there.tokens.items() if t not in here.tokens},
+    )
 
 
 def adopt_pin(here: State, there: State, table: str) -> Edit | None:
@@ -211,26 +223,18 @@ def _exists(name: str) -> BranchExists:
 # -- tags ---------------------------------------------------------------------------------------------------------
 
 
-def create_tag(core: Core, name: str, at: Point, message: str = "") -> None:
+def create_tag(core: Core, name: str, at: Point, line: Line, message: str = "") -> None:
+    """Name a commit. The tag keeps the line that leads to it, so it can be read even after the branch is deleted."""
     check_ref(name, "tag")
     ref, generation = core.refs.get("tag", name)
     if ref is not None and ref.kind == "tag":
         raise _tagged(name)
-    made = new_ref(
-        "tag", name, author=core.author, time=datetime.now(UTC), target=at, message=message, line=_line_to(core, at)
-    )
+    [record] = core.ledger.read(at.branch, [at.slot])
+    if record is None or at.index >= len(record.commits) or not line.contains(at):
+        raise History(core.store, core.ledger, line).no_commit(at.commit)
+    made = new_ref("tag", name, author=core.author, time=datetime.now(UTC), target=at, message=message, line=line)
     if not core.refs.create("tag", made, generation + 1):
         raise _tagged(name)
-
-
-def _line_to(core: Core, at: Point) -> Line:
-    """A line that contains the commit: the tag can be read even after the branch is deleted."""
-    if at.branch == core.about.main:
-        return Line(branch=core.about.main)
-    for ref in core.refs.list("branch"):
-        if ref.line is not None and ref.line.contains(at):
-            return ref.line
-    raise BranchNotFound(f"No branch holds commit {at.commit}.", next="Tag a commit of an existing branch.")
 
 
 def delete_tag(core: Core, name: str) -> None:
@@ -260,11 +264,14 @@ def _get_tag(core: Core, name: str) -> tuple[Any, int]:
 
 
 def list_tags(core: Core, line: Line) -> dict[str, str]:
+    names = {core.about.main: MAIN}
+    names |= {ref.line.branch: ref.name for ref in core.refs.list("branch") if ref.line is not None}
     found = {}
     for ref in core.refs.list("tag"):
         if ref.target is not None:
             there = ref.target.commit
-            found[ref.name] = there if line.contains(ref.target) else f"{ref.target.branch}:{there}"
+            owner = names.get(ref.target.branch, "(deleted)")
+            found[ref.name] = there if line.contains(ref.target) else f"{owner}:{there}"
     return found
 
 

@@ -20,7 +20,7 @@ from quire.lake.receipt import CommitInfo, Log, Receipt
 from quire.lake.snapshot import Snapshot
 from quire.lake.table import Rows, Table
 from quire.lake.transaction import Isolation, Transaction
-from quire.ledger import MAIN, Line, Point, State
+from quire.ledger import MAIN, History, Line, Point, State
 from quire.store import Outcome
 
 T = TypeVar("T")
@@ -193,12 +193,8 @@ class Lake:
 
     def _resolve(self, name: str) -> State:
         """A commit id, a tag, or a branch name."""
-        text = str(name)
-        if text.rpartition(":")[2].replace(".", "", 1).isdigit():
-            return self._state_at(text, None, None)
-        if branches.has_tag(self._core, text):
-            return self._state_at(None, text, None)
-        return open_branch(self._core, text).state
+        point, line = self._place(str(name))
+        return History(self._core.store, self._core.ledger, line).at(point)
 
     # -- writing ----------------------------------------------------------------------------------------------
 
@@ -280,11 +276,15 @@ class Lake:
     def outcome(self, unsettled: CommitUnknown | Transaction) -> Outcome:
         """Settle an unknown commit with one read: COMMITTED, CONFLICT, or UNKNOWN while the slot is still empty."""
         self._core.check()
-        slot: int | None = unsettled.slot
-        write: str | None = unsettled.write
-        if slot is None or write is None:
-            raise InvalidInput("This was never sent to the store.", next="Run the transaction again.")
-        [record] = self._core.ledger.read(self._live.line.owner(slot), [slot])
+        told: dict[str, Any] = {}
+        if isinstance(unsettled, Transaction):
+            told = {"log": unsettled.live.line.branch, "slot": unsettled.slot, "write": unsettled.write}
+        else:
+            told = unsettled.fields
+        log, slot, write = (told.get(name) for name in ("log", "slot", "write"))
+        if log is None or slot is None or write is None:
+            raise InvalidInput("No commit was sent to the store.", next="Run the transaction again.")
+        [record] = self._core.ledger.read(log, [slot])
         if record is None:
             return Outcome.UNKNOWN
         return Outcome.COMMITTED if record.write == write else Outcome.CONFLICT
@@ -308,12 +308,21 @@ class Lake:
         Default: its head. Costs the same for any number of tables.
         """
         self._core.check_writable()
-        point = self._live.refresh().head if at is None else self._resolve_point(at)
-        branches.create(self._core, self._live, name, point)
+        point, line = self._place(at)
+        branches.create(self._core, line, name, point)
         return self.branch(name)
 
-    def _resolve_point(self, at: str) -> Point:
-        return self._resolve(at).head
+    def _place(self, at: str | None) -> tuple[Point, Line]:
+        """The commit that a commit id, tag or branch name means (None: this branch's head), and a line to it."""
+        if at is None:
+            return self._live.refresh().head, self._live.line
+        if _is_commit(at):
+            point, line = self._point(at)
+            return point, line or self._live.line
+        if branches.has_tag(self._core, at):
+            return branches.tag_target(self._core, at)
+        other = open_branch(self._core, at)
+        return other.state.head, other.line
 
     def delete_branch(self, name: str) -> None:
         """Close a branch for good: writers that still hold it are refused."""
@@ -328,8 +337,8 @@ class Lake:
     def tag(self, name: str, *, at: str | None = None, message: str = "") -> str:
         """Name a commit; the tagged commit."""
         self._core.check_writable()
-        point = self._live.refresh().head if at is None else self._resolve_point(at)
-        branches.create_tag(self._core, name, point, message)
+        point, line = self._place(at)
+        branches.create_tag(self._core, name, point, line, message)
         return point.commit
 
     def tags(self) -> dict[str, str]:
@@ -346,10 +355,10 @@ class Lake:
     def backfill(self) -> list[Promotion]:
         """Bring every table's plain HEAD to its published state now; says what happened to each."""
         self._core.check_writable()
-        if not self._live.is_main:
+        if not self._live.is_main or self._core.store.scheme == "memory":
             return []
         self._live.refresh()
-        done = self._live.backfill()
+        done = self._live.backfill(every=True)
         self._live.hint()
         return done
 
@@ -409,6 +418,10 @@ class Lake:
 
     def _repr_html_(self) -> str:
         return f"<b>{escape(self.uri)}</b><br>{self.snapshot()._repr_html_()}"
+
+
+def _is_commit(text: str) -> bool:
+    return text.rpartition(":")[2].replace(".", "", 1).isdigit()
 
 
 def warm(lake: Lake) -> State:

@@ -15,7 +15,7 @@ from quire.formats import Promotion
 from quire.lake.background import Background
 from quire.lake.core import Core
 from quire.lake.turns import somebody_waits
-from quire.ledger import MAIN, Hint, History, Line, Point, Record, State, fold, read_hint, write_hint
+from quire.ledger import CHECKPOINT_EVERY, MAIN, Hint, History, Line, Point, Record, State, fold, read_hint, write_hint
 from quire.store import run_parallel
 
 HINT_SECONDS = 1.0
@@ -36,6 +36,8 @@ class LiveBranch:
             raise closed(name)
         self.epoch = self._state.epoch
         self.backfilled = hint.backfilled if hint and hint.branch == line.branch else 0
+        self._promoted: dict[str, int] = {}
+        """Counters that this process knows to have reached the plain HEAD, by table."""
         self._hinted = 0.0
         self._crowded_until = 0.0
 
@@ -53,8 +55,11 @@ class LiveBranch:
 
     @property
     def crowded(self) -> bool:
-        """Whether a starving writer was seen lately: even a writer that wins should let it pass."""
+        """Whether others were seen to compete lately: then even a writer that wins lets a starving one pass."""
         return time.monotonic() < self._crowded_until
+
+    def met_others(self) -> None:
+        self._crowded_until = time.monotonic() + HINT_SECONDS
 
     def refresh(self) -> State:
         """The newest state. No news costs one request."""
@@ -67,11 +72,10 @@ class LiveBranch:
             return self.refresh()
         return self._learn(self.history.advance(state, winner))
 
-    def won(self, record: Record) -> State:
-        """Take our own published record into the state."""
-        state = fold(self._state, record)
+    def won(self, seen: State, record: Record) -> State:
+        """Take our own published record, which extends `seen`, into the state; a reader may have met it before us."""
         self.history.remember(record)
-        return self._learn(state)
+        return self._learn(fold(seen, record))
 
     def _learn(self, state: State) -> State:
         with self._lock:
@@ -84,9 +88,13 @@ class LiveBranch:
 
     # -- off the critical path --------------------------------------------------------------------------------
 
-    def tend(self, background: Background, *, backfill: bool) -> None:
-        """Queue what follows a publish: checkpoint, backfill, hint. Each is idempotent and may be skipped."""
-        background.submit(("checkpoint", self.name), self.checkpoint)
+    def tend(self, background: Background, slot: int, *, backfill: bool) -> None:
+        """Queue what follows the publish of `slot`: checkpoint, backfill, hint. Each is idempotent and may be skipped.
+
+        One writer in `CHECKPOINT_EVERY` sees to the checkpoint; if it dies, the others do so a little later.
+        """
+        if slot % CHECKPOINT_EVERY == 0 or self.history.behind(self._state) >= 2 * CHECKPOINT_EVERY:
+            background.submit(("checkpoint", self.name), lambda: self.checkpoint(force=True))
         if backfill and self.is_main:
             background.submit(("backfill", self.name), self.backfill_reporting)
         background.submit(
@@ -95,7 +103,7 @@ class LiveBranch:
 
     def checkpoint(self, *, force: bool = False) -> None:
         state = self._state
-        if not force and not self.history.checkpoint_due(state):
+        if not force and self.history.behind(state) < CHECKPOINT_EVERY:
             return
         at = self.history.write_checkpoint(state)
         if at is None:
@@ -110,36 +118,42 @@ class LiveBranch:
         write_hint(self.core.store, self.name, body)
         self._hinted = time.monotonic()
         if somebody_waits(self.core.store, self.line.branch):
-            self._crowded_until = time.monotonic() + HINT_SECONDS
+            self.met_others()
 
     def pending(self) -> list[str]:
-        """Ids of tables whose plain HEAD may be behind."""
-        return [t.info.id for t in self._state.tables.values() if t.commit.slot > self.backfilled]
+        """Ids of tables whose plain HEAD may be behind. What is in memory has no plain readers."""
+        if self.core.store.scheme == "memory":
+            return []
+        return [
+            t.info.id
+            for t in self._state.tables.values()
+            if t.commit.slot > self.backfilled and self._promoted.get(t.info.id, 0) < t.pin.counter
+        ]
 
-    def backfill(self) -> list[Promotion]:
-        """Bring the plain HEAD of every table that may be behind to its published state.
+    def backfill(self, *, every: bool = False) -> list[Promotion]:
+        """Bring the plain HEAD of tables to their published state: of those that may be behind, or of `every` one.
 
         Whoever loses a race to another backfill looks again: the winner may have promoted an older state.
         """
         for _ in range(BACKFILL_TRIES - 1):
-            done = self._promote_all()
+            done = self._promote_all(every)
             if not any(p.outcome == "behind" for p in done):
                 return done
             time.sleep(random.uniform(0, 0.05))
-        return self._promote_all()
+        return self._promote_all(every)
 
     def backfill_reporting(self) -> None:
         """Backfill in the background: what is left undone counts as a failure to be seen in `status`."""
-        left = [p for p in self.backfill() if p.outcome in ("behind", "foreign")]
+        left = [p for p in self.backfill() if p.outcome in ("behind", "foreign", "blocked")]
         if left:
             raise ForeignWriter(
-                "; ".join(f"table {p.table!r}: {p.detail or p.outcome}" for p in left),
+                "; ".join(f"table {p.table!r}: {p.detail or p.outcome}" for p in left) + ".",
                 next="`quire backfill` tries again; `quire adopt` takes a foreign write in.",
             )
 
-    def _promote_all(self) -> list[Promotion]:
+    def _promote_all(self, every: bool) -> list[Promotion]:
         state = self._state
-        wanted = [t for t in state.tables.values() if t.commit.slot > self.backfilled]
+        wanted = list(state.tables.values()) if every else [state.tables[i] for i in self.pending()]
 
         def one(index: int) -> Promotion:
             table = wanted[index]
@@ -150,6 +164,9 @@ class LiveBranch:
                 return Promotion(table.info.name, "behind", 0, str(error))
 
         done = run_parallel([lambda i=i: one(i) for i in range(len(wanted))])  # type: ignore[misc]
+        for table, promotion in zip(wanted, done, strict=True):
+            if promotion.outcome in ("current", "promoted"):
+                self._promoted[table.info.id] = max(table.pin.counter, self._promoted.get(table.info.id, 0))
         if all(p.outcome in ("current", "promoted") for p in done):
             self.backfilled = max(self.backfilled, state.slot)
         return done
@@ -162,10 +179,12 @@ def open_branch(core: Core, name: str) -> LiveBranch:
     reads: list[Callable[[], Any]] = [lambda: core.refs.get("branch", name), lambda: read_hint(core.store, name)]
     (ref, _), hint = run_parallel(reads)
     if ref is None or ref.kind == "gone" or ref.line is None:
-        raise BranchNotFound(
-            f"There is no branch {name!r}.", next="`quire branch list` shows the branches.", branch=name
-        )
+        raise no_branch(name)
     return LiveBranch(core, name, ref.line, ref.checkpoint, hint)
+
+
+def no_branch(name: str) -> BranchNotFound:
+    return BranchNotFound(f"There is no branch {name!r}.", next="`quire branch list` shows the branches.", branch=name)
 
 
 def closed(name: str) -> BranchClosed:

@@ -10,13 +10,14 @@ A lost race leads back to `move` with the winner's record in hand.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from concurrent.futures import TimeoutError as NotYet
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from quire.errors import CommitUnknown, Conflict, ExpectationFailed, Fenced, NameConflict, QuireError
-from quire.formats import Staged, Work
+from quire.formats import Staged, View, Work
 from quire.lake import tokens, validators
 from quire.lake.conflicts import Rival, judge, refuse
 from quire.lake.core import now_after
@@ -26,7 +27,7 @@ from quire.lake.names import check_table
 from quire.lake.receipt import Receipt, TableReceipt
 from quire.lake.turns import Turns
 from quire.ledger import FORMAT, Appended, Change, Commit, Pin, Point, Read, Record, State
-from quire.store import Outcome, run_parallel, submit
+from quire.store import Outcome, Store, awaited, run_parallel, submit
 
 if TYPE_CHECKING:
     from quire.lake.transaction import Transaction
@@ -108,12 +109,11 @@ def _attempt(tx: Transaction, attempt: int, counts: dict[str, int], *, hold: boo
                     tx.status = "discarded"
                 raise
             if appended.outcome is Outcome.COMMITTED:
-                live.won(record)
                 tx.status = "committed"
-                receipt = _receipt(tx, record, attempt, counts)
-                tx.receipt = receipt
+                receipt = tx.receipt = _receipt(tx, record, attempt, counts)
+                live.won(seen, record)
                 if tx.background is not None:
-                    live.tend(tx.background, backfill=tx.backfill)
+                    live.tend(tx.background, record.slot, backfill=tx.backfill)
             elif appended.outcome is Outcome.CONFLICT:
                 tx.status = "open"
                 live.lost(appended.winner)
@@ -133,6 +133,7 @@ def _attempt(tx: Transaction, attempt: int, counts: dict[str, int], *, hold: boo
 
 def _append(tx: Transaction, record: Record) -> tuple[Appended, bool]:
     """Create the slot in another thread, so that Ctrl-C cannot part the request from its outcome."""
+    awaited()
     future = submit(lambda: tx.live.core.ledger.append(record, deadline=tx.deadline))
     try:
         return future.result(), False
@@ -149,6 +150,7 @@ def unknown(tx: Transaction) -> CommitUnknown:
         f"The store did not say whether slot {tx.slot} of branch {tx.live.name!r} was written.",
         next="Do not run it again; settle it with lake.outcome(error).",
         branch=tx.live.name,
+        log=tx.live.line.branch,
         slot=tx.slot,
         write=tx.write,
     )
@@ -186,8 +188,12 @@ def move(tx: Transaction, seen: State, counts: dict[str, int]) -> None:
 def _rivals(tx: Transaction, seen: State) -> dict[str, list[Rival]]:
     """Every commit since the transaction's base, by table."""
     found: dict[str, list[Rival]] = {}
-    for record in tx.live.history.between(tx.at.slot, seen.slot):
+    # A base inside a group is compared with the rest of its own slot too.
+    after = tx.at.slot - 1 if tx.at.partial else tx.at.slot
+    for record in tx.live.history.between(after, seen.slot):
         for index, commit in enumerate(record.commits):
+            if record.slot == tx.at.slot and index <= tx.at.head.index:
+                continue
             for change in commit.changes:
                 rival = Rival(f"{record.slot}.{index}", commit.author, change)
                 found.setdefault(change.table, []).append(rival)
@@ -330,8 +336,6 @@ def _validate(tx: Transaction) -> None:
 
 def create_work(tx: Transaction, edit: Edit, data: Any, schema: Any, format: str) -> Work:
     """Write a new table at a fresh location named by its id."""
-    from quire.formats.keys import check_columns, check_distinct
-
     location = f"tables/{edit.info.id}.lance"
     work = tx.live.core.format(format).create(
         location,
@@ -342,20 +346,23 @@ def create_work(tx: Transaction, edit: Edit, data: Any, schema: Any, format: str
         table=check_table(edit.info.name),
     )
     if edit.info.key:
-        view = work.view()
-        check_columns(edit.info.key, view.schema, edit.info.name)
-        if view.count():
-            keys = view.scan(columns=edit.info.key).read_all()
-            check_distinct(keys, edit.info.key, edit.info.name)
+        check_key(work.view(), edit.info.key, edit.info.name)
     return work
+
+
+def check_key(view: View, key: Sequence[str], table: str) -> None:
+    """Refuse a key that the rows of a table do not keep."""
+    from quire.formats.keys import check_columns, check_distinct
+
+    check_columns(key, view.schema, table)
+    if view.count():
+        check_distinct(view.scan(columns=key).read_all(), key, table)
 
 
 def registered_location(tx: Transaction, uri: str) -> str:
     """A table below the lake is pinned relative to it, so that the lake can be copied; others by their address."""
-    import os
-
     root = tx.live.core.store.uri
-    text = os.path.abspath(uri) if "://" not in uri else uri.rstrip("/")
+    text = Store.open(uri, tx.live.core.store.options).uri
     return text[len(root) + 1 :] if text.startswith(root + "/") else text
 
 
@@ -378,6 +385,8 @@ def _make_durable(tx: Transaction, staged: Staged) -> None:
 
     store = tx.live.core.store
     root = staged.pin.location
+    if "://" in root:
+        return  # a registered table in a cloud
     base = root if os.path.isabs(root) else os.path.join(store.uri, root)
     paths: list[str] = []
     for name in staged.files:
@@ -387,7 +396,9 @@ def _make_durable(tx: Transaction, staged: Staged) -> None:
             continue
         for folder, _, files in os.walk(path):
             paths.extend(os.path.join(folder, f) for f in files)
-    store.sync(paths)
+    fresh = [p for p in dict.fromkeys(paths) if p not in tx.durable]
+    store.sync(fresh)
+    tx.durable.update(fresh)
 
 
 def build(tx: Transaction, seen: State, staged: dict[str, Staged]) -> Record:
@@ -410,6 +421,7 @@ def build(tx: Transaction, seen: State, staged: dict[str, Staged]) -> Record:
         token=tx.token,
         reverts=tx.reverts,
         adopts=tx.adopts,
+        learnt=tx.learnt,
     )
     return Record(
         format=FORMAT,
@@ -435,7 +447,9 @@ def _change(edit: Edit, staged: Staged | None) -> Change | None:
     elif edit.pin is not None:
         pin = edit.pin
         if edit.base is not None:
-            pin = msgspec.structs.replace(pin, counter=edit.base.pin.counter + 1)
+            # What plain writers did up to `head` stays accounted for, whatever older state is restored.
+            head = max(pin.head, edit.base.pin.head)
+            pin = msgspec.structs.replace(pin, counter=edit.base.pin.counter + 1, head=head)
         before = edit.base.pin.rows if edit.base else 0
         added, removed = max(0, pin.rows - before), max(0, before - pin.rows)
     elif not edit.dropped and not edit.renamed and edit.base is not None and edit.info == edit.base.info:

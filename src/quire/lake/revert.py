@@ -27,11 +27,38 @@ def revert(lake: Lake, point: Point, message: str | None) -> Receipt:
     tx = lake.transaction(message or f"revert {point.commit}: {entry.message}")
     tx.at = now
     tx.reverts = point
+    later = _since(lake, point, now)
     for change in entry.changes:
+        for at, theirs in later.get(change.table, ()):
+            if any(KINDS[op] == "exclusive" for op in theirs.ops):
+                raise _later(change.name, at, point)
         edit = _undo(tx, change, before, after, now, point)
         if edit is not None:
             tx.edits[change.table] = edit
     return tx.commit()
+
+
+def _since(lake: Lake, point: Point, now: State) -> dict[str, list[tuple[str, Change]]]:
+    """What later commits did, by table. A commit and the one that reverted it count as nothing."""
+    found: dict[str, list[tuple[str, Change]]] = {}
+    undone: set[Point] = set()
+    for at, entry in lake._live.history.commits(now, after=point.slot - 1):
+        if at in undone or (at.slot, at.index) <= (point.slot, point.index):
+            continue
+        if entry.reverts == point:
+            raise Conflict(
+                f"Commit {point.commit} was already reverted, by {at.commit}.",
+                next=f"To bring it back, revert {at.commit}.",
+                commit=at.commit,
+                retryable=False,
+            )
+        if entry.reverts is not None:
+            undone.add(entry.reverts)
+            if (entry.reverts.slot, entry.reverts.index) > (point.slot, point.index):
+                continue
+        for change in entry.changes:
+            found.setdefault(change.table, []).append((at.commit, change))
+    return found
 
 
 def _undo(tx: Transaction, change: Change, before: State, after: State, now: State, point: Point) -> Edit | None:

@@ -57,7 +57,9 @@ def used(state: State, stream: StreamToken | None, opaque: OpaqueToken | None) -
         return False
     if opaque.id in state.tokens:
         return state.tokens[opaque.id][0]
-    forgotten = max(filter(None, (state.tokens_since, state.time - WINDOW)))
+    # A record's time may run ahead of the clock; that must not make fresh tokens look old.
+    window = min(state.time, datetime.now(UTC)) - WINDOW
+    forgotten = max(filter(None, (state.tokens_since, window)))
     if opaque.minted <= forgotten:
         raise InvalidToken(
             f"Token {opaque.id} was minted at {opaque.minted.isoformat()}; tokens that old are no longer remembered.",

@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING, Any, Literal
 import msgspec
 
 from quire.errors import (
-    ColumnNotFound,
+    AlreadyExists,
+    Conflict,
     DeadlineExceeded,
     InvalidInput,
+    NotFound,
     Refused,
     TableExists,
     TransactionClosed,
@@ -26,7 +28,7 @@ from quire.lake.edits import Check, Edit, values_table
 from quire.lake.names import check_table, no_table, parse_commit
 from quire.lake.receipt import Receipt
 from quire.lake.table import Rows, Table
-from quire.ledger import Point, State, TableInfo, TableState, new_id
+from quire.ledger import Learnt, Point, State, TableInfo, TableState, new_id
 from quire.store import Meter, attached
 
 if TYPE_CHECKING:
@@ -82,11 +84,14 @@ class Transaction:
         self.has_read = False
         self.reverts: Point | None = None
         self.adopts: Point | None = None
+        self.learnt: Learnt | None = None
         self.parents: tuple[Point, ...] = ()
         self.status: Status = "open"
         self.slot: int | None = None
         self.receipt: Receipt | None = None
         self.meter = Meter()
+        self.durable: set[str] = set()
+        """Files already made durable on a local disk."""
         self._names = self.at.names()
 
     # -- life -------------------------------------------------------------------------------------------------
@@ -109,8 +114,8 @@ class Transaction:
 
         Afterwards `receipt` holds the proof; on an error nothing was committed, except for `CommitUnknown`.
         """
-        self.check_open()
         try:
+            self.check_open()
             with attached(self.meter):
                 self.receipt = publish.commit(self)
         finally:
@@ -193,20 +198,16 @@ class Transaction:
         self._free(check_table(name))
         columns = (key,) if isinstance(key, str) else tuple(key or ())
         with attached(self.meter):
-            pin, schema = self.live.core.format(format).register(publish.registered_location(self, uri))
+            pin, _ = self.live.core.format(format).register(publish.registered_location(self, uri))
         taken = [s.info.name for s in self.at.tables.values() if s.pin.location == pin.location]
         taken += [e.info.name for e in self.edits.values() if e.created and e.pin and e.pin.location == pin.location]
         if taken:
             raise TableExists(
                 f"The table at {uri} is already in this lake, as {taken[0]!r}.", next="Use that one.", table=taken[0]
             )
-        for column in columns:
-            if schema.get_field_index(column) < 0:
-                raise ColumnNotFound(
-                    f"The table at {uri} has no column {column!r}.",
-                    next=f"Its columns are {', '.join(schema.names)}.",
-                    column=column,
-                )
+        if columns:
+            with attached(self.meter):
+                publish.check_key(self.live.core.format(format).open(pin, name), columns, name)
         info = TableInfo(id=new_id(), name=name, key=columns)
         edit = Edit(info, None, pin=pin)
         edit.did("register")
@@ -218,10 +219,10 @@ class Transaction:
         """Drop a table. Its files stay until cleanup, for time travel and revert."""
         edit = self[name]._edit
         del self._names[name]
-        if edit.created:
+        created, edit.dropped, edit.work, edit.pin = edit.created, True, None, None
+        if created:
             del self.edits[edit.info.id]
             return
-        edit.dropped, edit.work, edit.pin = True, None, None
         edit.ops = ["drop"]
 
     def rename_table(self, old: str, new: str) -> None:
@@ -455,12 +456,18 @@ class TransactionTable(Table):
                 table=self.name,
                 validator=edit.info.validator,
             )
-        with attached(tx.meter):
-            if edit.work is None:
-                pin = edit.pin or (edit.base.pin if edit.base else None)
-                assert pin is not None
-                edit.work = tx.live.core.format(pin.format).begin(pin, write=tx.write, table=edit.info.name)
-            result = statement(edit.work)
+        try:
+            with attached(tx.meter):
+                if edit.work is None:
+                    pin = edit.pin or (edit.base.pin if edit.base else None)
+                    assert pin is not None
+                    edit.work = tx.live.core.format(pin.format).begin(pin, write=tx.write, table=edit.info.name)
+                result = statement(edit.work)
+        except BaseException as error:
+            # A refusal leaves the transaction as it was. Anything else may have stopped half-way: it must not commit.
+            if not isinstance(error, InvalidInput | NotFound | AlreadyExists | Conflict | Refused):
+                tx.discard()
+            raise
         edit.did(op)
         return result
 

@@ -25,7 +25,8 @@ PATIENCE = 4
 """Losses before a writer asks for its turn."""
 SEAT_SECONDS = 3.0
 """How long a seat counts, so that a dead waiter holds nobody up."""
-LET_PASS_SECONDS = 0.4
+LET_PASS_SECONDS = 2.0
+"""How long others stand back for one waiter."""
 
 
 class Seat(msgspec.Struct, frozen=True):
@@ -49,13 +50,14 @@ class Turns:
 
     def lost(self) -> None:
         self.losses += 1
+        self._live.met_others()
 
     def wait(self, deadline: float | None) -> None:
         """Before a new attempt: back off a little, and let a writer that has waited longer go first."""
         if self.losses == 0 and not self._live.crowded:
             return
         with contextlib.suppress(QuireError):
-            if self.losses >= PATIENCE and not self._seated:
+            if self.losses >= PATIENCE:
                 self._seated = self._sit()
             if not self._seated:
                 self._let_pass(deadline)
@@ -65,9 +67,12 @@ class Turns:
     def close(self) -> None:
         if self._seated:
             with contextlib.suppress(QuireError):
-                self._store.delete(self._key)
+                holder = holder_of(self._store, self._key)
+                if holder is not None and holder.write == self._write:
+                    self._store.delete(self._key)
 
     def _sit(self) -> bool:
+        """Take the seat, or renew it: a waiter that is alive keeps it until it has won."""
         holder = holder_of(self._store, self._key)
         if holder is not None and holder.write != self._write and _age(holder) < SEAT_SECONDS:
             return False

@@ -1,6 +1,6 @@
 """The append-only log that decides what is visible. It knows no table format."""
 
-from quire.ledger.history import History, hint_key, parse_hint, read_hint, write_hint
+from quire.ledger.history import CHECKPOINT_EVERY, History, hint_key, parse_hint, read_hint, write_hint
 from quire.ledger.log import LogLedger, slot_key
 from quire.ledger.protocol import Appended, Ledger
 from quire.ledger.records import (
@@ -10,6 +10,7 @@ from quire.ledger.records import (
     FormatFile,
     Hint,
     Keys,
+    Learnt,
     OpaqueToken,
     Pin,
     Point,
@@ -25,6 +26,7 @@ from quire.ledger.refs import MAIN, Line, Ref, Refs, Segment, new_ref
 from quire.ledger.state import State, TableState, fold, genesis
 
 __all__ = [
+    "CHECKPOINT_EVERY",
     "FORMAT",
     "MAIN",
     "Appended",
@@ -34,6 +36,7 @@ __all__ = [
     "Hint",
     "History",
     "Keys",
+    "Learnt",
     "Ledger",
     "Line",
     "LogLedger",

@@ -197,9 +197,9 @@ class History:
 
     # -- checkpoints and hints --------------------------------------------------------------------------------
 
-    def checkpoint_due(self, state: State) -> bool:
-        last = state.checkpoint.slot if state.checkpoint else -1
-        return state.slot - last >= CHECKPOINT_EVERY
+    def behind(self, state: State) -> int:
+        """How many slots lie after the newest checkpoint."""
+        return state.slot - (state.checkpoint.slot if state.checkpoint else -1)
 
     def write_checkpoint(self, state: State) -> Point | None:
         """Store a state of this branch's own log; None for one that is its parent's or lies inside a group.

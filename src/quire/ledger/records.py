@@ -131,6 +131,13 @@ class Point(Stored, frozen=True, order=True):
         return f"{self.slot}.{self.index}"
 
 
+class Learnt(Stored, frozen=True):
+    """Tokens that were committed on another branch and whose work this commit takes over."""
+
+    streams: dict[str, int] = {}
+    tokens: dict[str, tuple[Point, Moment]] = {}
+
+
 class Commit(Stored, frozen=True):
     """One transaction's entry in a slot."""
 
@@ -147,6 +154,7 @@ class Commit(Stored, frozen=True):
     reverts: Point | None = None
     adopts: Point | None = None
     """The commit whose pins this one took over as they are: a fast-forward."""
+    learnt: Learnt | None = None
 
 
 class Record(Stored, frozen=True):

@@ -74,13 +74,13 @@ def fold(state: State, record: Record, *, upto: int | None = None) -> State:
         head = Point(branch=record.branch, slot=record.slot, index=index)
         for change in commit.changes:
             _apply(tables, change, head)
-        if commit.stream is not None:
-            last = max(commit.stream.sequence, streams.get(commit.stream.scope, commit.stream.sequence))
-            streams = {**streams, commit.stream.scope: last}
+        streams = _streams(streams, commit)
+        if commit.learnt is not None:
+            tokens = {**commit.learnt.tokens, **tokens}
         if commit.token is not None:
             tokens = {**tokens, commit.token.id: (head, commit.token.minted)}
-            if len(tokens) > MAX_TOKENS:
-                tokens, since = _forget(tokens, since)
+        if len(tokens) > MAX_TOKENS:
+            tokens, since = _forget(tokens, since)
     return msgspec.structs.replace(
         state,
         branch=record.branch,
@@ -97,6 +97,14 @@ def fold(state: State, record: Record, *, upto: int | None = None) -> State:
         checkpoint=_newer(record.checkpoint, state.checkpoint),
         partial=upto is not None and upto < len(record.commits) - 1,
     )
+
+
+def _streams(known: dict[str, int], commit: Commit) -> dict[str, int]:
+    """The last position of every stream, after a commit."""
+    told = dict(commit.learnt.streams) if commit.learnt is not None else {}
+    if commit.stream is not None:
+        told[commit.stream.scope] = max(commit.stream.sequence, told.get(commit.stream.scope, 0))
+    return {**known, **{scope: max(at, known.get(scope, at)) for scope, at in told.items()}} if told else known
 
 
 def _newer(a: Point | None, b: Point | None) -> Point | None:

@@ -31,7 +31,7 @@ from typing import Any, Literal
 
 SLOT = r"_quire/log/[^/]+/\d{20}$"
 CHECKPOINT = r"_quire/log/[^/]+/checkpoint-\d{20}$"
-HINT = r"_quire/hint-[^/.]+$"
+HINT = r"_quire/hint-[^/]+\.json$"
 FORMAT = r"_quire/format\.json$"
 
 _PROMOTE = "quire.formats.lance.format:LanceFormat.promote"

@@ -8,6 +8,7 @@ from typing import Any
 
 import lance
 import msgspec
+import pyarrow as pa
 import pytest
 from tests.formats.lance.conftest import content, place, plain, rows
 
@@ -226,3 +227,79 @@ def test_one_place_is_one_table(lake: quire.Lake, tmp_path: Path) -> None:
         tx.register_table("b", uri)
     with pytest.raises(AlreadyExists), lake.transaction() as tx:
         tx.register_table("b", place(lake, "t"))
+
+
+def plain_append(lake: quire.Lake, table: str, rows: list[dict[str, object]]) -> None:
+    """What a plain Lance client does behind Quire's back."""
+    where = f"{lake.uri}/{lake[table].describe()['location']}"
+    lance.write_dataset(pa.Table.from_pylist(rows), where, mode="append")
+
+
+def test_a_second_foreign_write_after_an_adoption_beside_own_rows_loses_neither(tmp_path: Path) -> None:
+    lake = quire.create(tmp_path / "lake", backfill=False)
+    lake.create_table("t", [{"id": 1}])
+    with lake.transaction() as tx:
+        tx["t"].append([{"id": 2}])
+    plain_append(lake, "t", [{"id": 100}])
+    assert lake.adopt("t").branch == "main"
+    plain_append(lake, "t", [{"id": 101}])
+    assert lake.adopt("t").branch == "main"
+
+    assert sorted(r["id"] for r in lake["t"].to_pylist()) == [1, 2, 100, 101]
+    assert lake["t"].count() == 4
+    assert [p.outcome for p in lake.backfill()] == ["promoted"]
+
+
+def test_an_acknowledged_commit_survives_the_adoption_of_a_later_foreign_write(tmp_path: Path) -> None:
+    lake = quire.create(tmp_path / "lake", backfill=False)
+    lake.create_table("t", [{"id": 1}])
+    plain_append(lake, "t", [{"id": 3}])
+    lake.adopt("t")
+    plain_append(lake, "t", [{"id": 4}])
+    with lake.transaction() as tx:
+        tx["t"].append([{"id": 5}])
+    assert lake.adopt("t").branch == "main"
+    assert sorted(r["id"] for r in lake["t"].to_pylist()) == [1, 3, 4, 5]
+
+
+def test_the_same_key_written_by_both_after_an_adoption_goes_to_a_branch(tmp_path: Path) -> None:
+    lake = quire.create(tmp_path / "lake", backfill=False)
+    lake.create_table("t", pa.table({"id": pa.array([1]), "who": ["ours"]}), key="id")
+    plain_append(lake, "t", [{"id": 3, "who": "theirs"}])
+    lake.adopt("t")
+    plain_append(lake, "t", [{"id": 4, "who": "theirs"}])
+    with lake.transaction() as tx:
+        tx["t"].insert([{"id": 4, "who": "ours"}])
+
+    kept = lake.adopt("t")
+    assert kept.branch.startswith("foreign/")
+    ours = {r["id"]: r["who"] for r in lake["t"].to_pylist()}
+    theirs = {r["id"]: r["who"] for r in lake.branch(kept.branch)["t"].to_pylist()}
+    assert ours == {1: "ours", 3: "theirs", 4: "ours"}
+    assert theirs == {1: "ours", 3: "theirs", 4: "theirs"}
+    assert [p.outcome for p in lake.backfill()] == ["promoted"]
+
+
+def test_a_foreign_write_after_one_that_is_kept_on_a_branch_brings_only_its_own_rows(tmp_path: Path) -> None:
+    lake = quire.create(tmp_path / "lake", backfill=False)
+    lake.create_table("t", pa.table({"id": pa.array([1]), "who": ["ours"]}), key="id")
+    with lake.transaction() as tx:
+        tx["t"].insert([{"id": 2, "who": "ours"}])
+    plain_append(lake, "t", [{"id": 2, "who": "theirs"}])
+    assert lake.adopt("t").branch.startswith("foreign/")
+    plain_append(lake, "t", [{"id": 9, "who": "theirs"}])
+    assert lake.adopt("t").branch == "main"
+    assert {r["id"]: r["who"] for r in lake["t"].to_pylist()} == {1: "ours", 2: "ours", 9: "theirs"}
+
+
+def test_reverting_an_adoption_lets_backfill_go_on(tmp_path: Path) -> None:
+    lake = quire.create(tmp_path / "lake", backfill=False)
+    lake.create_table("t", [{"id": 1}])
+    plain_append(lake, "t", [{"id": 100}])
+    adopted = lake.adopt("t").commit
+    assert adopted is not None
+    lake.revert(adopted)
+    assert [p.outcome for p in lake.backfill()] == ["promoted"]
+    assert lake.foreign() == []
+    where = f"{lake.uri}/{lake['t'].describe()['location']}"
+    assert lance.dataset(where).to_table()["id"].to_pylist() == [1]

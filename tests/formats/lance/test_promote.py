@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Any
+
 import lance
 import lancedb
+import pyarrow as pa
 import pytest
 from tests.formats.lance.conftest import Tables, content, place, plain, rows
 
 import quire
+from quire.errors import DuplicateKeys, InvalidName, TableExists, Unsupported
+from quire.ledger import Hint, write_hint
 
 
 def test_promotion_is_exact_and_idempotent(tables: Tables) -> None:
@@ -123,3 +129,94 @@ def test_two_backfills_at_once_promote_once(lake: quire.Lake) -> None:
     outcomes = [p.outcome for p in (*lake.backfill(), *other.backfill()) if p.table == "t"]
     assert sorted(outcomes) == ["current", "promoted"]
     assert lance.dataset(place(lake, "t")).version == version + 1
+
+
+def test_a_table_that_cleans_up_after_itself_is_not_registered(tmp_path: Path) -> None:
+    where = str(tmp_path / "auto.lance")
+    options: Any = {"interval": 1, "older_than_seconds": 0}
+    lance.write_dataset(pa.table({"id": [1]}), where, auto_cleanup_options=options)
+    lake = quire.create(tmp_path / "lake", backfill=False)
+    with pytest.raises(Unsupported, match=r"lance\.auto_cleanup"), lake.transaction() as tx:
+        tx.register_table("t", where)
+
+
+def test_backfill_never_lets_lance_clean_up_what_commits_pin(tmp_path: Path) -> None:
+    lake = quire.create(tmp_path / "lake", backfill=False)
+    lake.create_table("t", [{"id": 1}])
+    plain = lance.dataset(f"{lake.uri}/{lake['t'].describe()['location']}")
+    plain.update_config({"lance.auto_cleanup.interval": "1", "lance.auto_cleanup.older_than": "0s"})
+    lake.adopt("t")
+    for number in (2, 3):
+        with lake.transaction() as tx:
+            tx["t"].append([{"id": number}])
+        assert [p.outcome for p in lake.backfill()] == ["blocked"]
+    for entry in lake.log():
+        for name in entry.tables:
+            lake.at(commit=entry.id)[name].to_arrow()
+    assert lake["t"].count() == 3
+
+
+def test_a_table_that_was_dropped_and_registered_again_is_backfilled(tmp_path: Path) -> None:
+    lake = quire.create(tmp_path / "lake", backfill=False)
+    lake.create_table("t", [{"id": 0}])
+    for number in (1, 2):
+        with lake.transaction() as tx:
+            tx["t"].append([{"id": number}])
+    lake.backfill()
+    where = f"{lake.uri}/{lake['t'].describe()['location']}"
+    with lake.transaction() as tx:
+        tx.drop_table("t")
+    with lake.transaction() as tx:
+        tx.register_table("again", where)
+    with lake.transaction() as tx:
+        tx["again"].append([{"id": 99}])
+    assert [p.outcome for p in lake.backfill()] == ["promoted"]
+    assert sorted(lance.dataset(where).to_table()["id"].to_pylist()) == [0, 1, 2, 99]
+
+
+def test_the_verb_looks_at_every_table_whatever_a_hint_says(tmp_path: Path) -> None:
+    lake = quire.create(tmp_path / "lake", backfill=False)
+    lake.create_table("t", [{"id": 0}])
+    with lake.transaction() as tx:
+        tx["t"].append([{"id": 1}])
+    lake.flush()
+    lying = Hint(branch=lake._live.line.branch, head=2, backfilled=2)
+    write_hint(lake._core.store, "main", lying)
+    again = quire.open(lake.uri)
+    assert [p.outcome for p in again.backfill()] == ["promoted"]
+
+
+@pytest.mark.parametrize("scheme", ["", "file://"])
+def test_a_registered_table_is_one_table_however_its_place_is_written(tmp_path: Path, scheme: str) -> None:
+    where = str(tmp_path / "ext.lance")
+    lance.write_dataset(pa.table({"id": [1, 1]}), where)
+    lake = quire.create(tmp_path / "lake", backfill=False)
+    with pytest.raises(DuplicateKeys), lake.transaction() as tx:
+        tx.register_table("t", scheme + where, key="id")
+    with lake.transaction() as tx:
+        tx.register_table("t", scheme + where)
+    with lake.transaction() as tx:
+        tx["t"].append([{"id": 5}])
+    assert sorted(r["id"] for r in lake["t"].to_pylist()) == [1, 1, 5]
+    with pytest.raises(TableExists), lake.transaction() as tx:
+        tx.register_table("u", where)
+
+
+def test_an_index_survives_a_refused_schema_change(tmp_path: Path) -> None:
+    lake = quire.create(tmp_path / "lake", backfill=False)
+    lake.create_table("t", [{"id": 1, "v": 1}])
+    with lake.transaction() as tx:
+        tx["t"].create_index("v")
+        with pytest.raises(InvalidName):
+            tx["t"].add_columns({"v": "id"})
+    assert [ix["name"] for ix in lake["t"].indexes()] == ["v_idx"]
+
+
+def test_an_index_follows_a_renamed_column_in_one_transaction(tmp_path: Path) -> None:
+    lake = quire.create(tmp_path / "lake", backfill=False)
+    lake.create_table("t", [{"id": n, "v": n} for n in range(10)])
+    with lake.transaction() as tx:
+        tx["t"].create_index("v")
+        tx["t"].rename_column("v", "w")
+    assert [ix["columns"] for ix in lake["t"].indexes()] == [["w"]]
+    assert [r["id"] for r in lake["t"].scan(filter="w = 7").to_pylist()] == [7]

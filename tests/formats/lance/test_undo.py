@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -153,3 +154,40 @@ def test_what_cannot_be_reverted_says_so(lake: quire.Lake) -> None:
         lake.revert("0.0")
     with pytest.raises(CommitNotFound):
         lake.revert("99.0")
+
+
+def test_a_commit_is_reverted_once(tmp_path: Path) -> None:
+    lake = quire.create(tmp_path / "lake", backfill=False)
+    lake.create_table("t", [{"id": 1}, {"id": 2}])
+    with lake.transaction() as tx:
+        tx["t"].delete("id = 1")
+    assert tx.receipt is not None
+    gone = str(tx.receipt.commit)
+    back = lake.revert(gone).commit
+    with pytest.raises(Conflict, match=f"already reverted, by {back}"):
+        lake.revert(gone)
+    assert sorted(r["id"] for r in lake["t"].to_pylist()) == [1, 2]
+
+    lake.revert(str(back))
+    assert [r["id"] for r in lake["t"].to_pylist()] == [2]
+    lake.revert(gone)
+    assert sorted(r["id"] for r in lake["t"].to_pylist()) == [1, 2]
+
+
+@pytest.mark.parametrize("later", ["overwrite", "schema"])
+def test_rows_are_not_put_back_into_a_table_that_was_made_anew_since(tmp_path: Path, later: str) -> None:
+    lake = quire.create(tmp_path / "lake", backfill=False)
+    lake.create_table("t", [{"id": 1, "v": 100}, {"id": 2, "v": 200}])
+    with lake.transaction() as tx:
+        tx["t"].delete("id = 1")
+    assert tx.receipt is not None
+    with lake.transaction() as other:
+        if later == "overwrite":
+            other["t"].overwrite([{"id": 3, "v": 3}])
+        else:
+            other["t"].drop_columns("v")
+            other["t"].add_columns({"v": "id * 2"})
+    before = lake["t"].to_pylist()
+    with pytest.raises(Conflict):
+        lake.revert(str(tx.receipt.commit))
+    assert lake["t"].to_pylist() == before

@@ -16,7 +16,15 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from quire.errors import ColumnNotFound, InvalidExpression, InvalidInput, InvalidName, QuireError, SchemaMismatch
+from quire.errors import (
+    ColumnNotFound,
+    InvalidExpression,
+    InvalidInput,
+    InvalidName,
+    QuireError,
+    SchemaMismatch,
+    Unsupported,
+)
 from quire.formats.arrow import plain_schema
 from quire.formats.lance import match
 from quire.formats.lance.net import Stager
@@ -313,5 +321,10 @@ def manifest_name(version: int) -> str:
 
 def _read_manifest(stager: Stager, handle: LanceDataset, name: str) -> bytes:
     session = stager.session
+    if session.store.scheme == "memory":
+        raise Unsupported(
+            "This schema change needs the table's manifest as a file, which memory:// does not have.",
+            next="Use a lake on disk, or add the column with an expression.",
+        )
     table = Store.open(session.uri(stager.location), session.store.options)
     return table.get(f"_versions/{name}")

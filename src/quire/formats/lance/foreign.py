@@ -74,6 +74,7 @@ class Graft(LanceWork):
         base: LanceDataset,
         head: LanceDataset,
         *,
+        same: bool,
         key: Sequence[str],
         ops: Sequence[str],
         properties: dict[str, str],
@@ -91,10 +92,22 @@ class Graft(LanceWork):
                 self.statements.append(Keyed("insert", Staging(keys.num_rows, done([])), tuple(key), keys))
         elif key:
             self._check_unique(key, head.scanner(columns=list(key)).to_table())
+        if not same:
+            self._move(key)
 
     @property
     def changed(self) -> bool:
         return True
+
+    def _move(self, key: Sequence[str]) -> None:
+        """Put the foreign rows on the pin, which holds more than the foreign writer saw."""
+        unknown = Change(table="", name=self.table, ops=("adopt",))
+        if self.rebase(self.pin, [unknown]) is not None:
+            raise Conflict(
+                f"The foreign write to table {self.table!r} touches rows that the lake has changed since.",
+                next="It is kept on a branch of its own; take from there what you need.",
+                table=self.table,
+            )
 
     def _check_unique(self, key: Sequence[str], keys: Any) -> None:
         """A plain client knows no keys: what it wrote may break one."""

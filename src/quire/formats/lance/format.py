@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from quire.errors import InvalidInput, NotFound, SnapshotExpired
+from quire.errors import InvalidInput, NotFound, SnapshotExpired, Unsupported
 from quire.formats.arrow import Source, fit, plain_schema, source
 from quire.formats.lance.changes import changed_rows
 from quire.formats.lance.columns import check_schema
 from quire.formats.lance.foreign import Graft, trace
-from quire.formats.lance.promote import COUNTER, LAKE, WRITE, head_of, inspect, promote
+from quire.formats.lance.promote import COUNTER, LAKE, WRITE, cleans_itself, head_of, inspect, promote
 from quire.formats.lance.session import LanceSession
 from quire.formats.lance.undo import undo
 from quire.formats.lance.view import LanceView
@@ -81,12 +81,19 @@ class LanceFormat:
             raise NotFound(
                 f"There is no Lance table at {uri}.", next="Give the folder that holds its _versions.", uri=uri
             ) from None
+        cleans = cleans_itself(handle)
+        if cleans:
+            raise Unsupported(
+                f"The table at {uri} deletes its own old versions ({', '.join(cleans)}), which would destroy commits.",
+                next="Remove these settings with delete_config_keys, then register it.",
+                uri=uri,
+            )
         fragments = handle.get_fragments()
         pin = Pin(
             format=self.name,
             location=uri,
             version=str(handle.version),
-            counter=1,
+            counter=(head_of(handle, self._lake).counter or 0) + 1,
             rows=int(handle.count_rows()),
             bytes=sum(int(f.file_size_bytes or 0) for g in fragments for f in g.metadata.files),
             head=int(handle.version),
@@ -108,15 +115,17 @@ class LanceFormat:
     def foreign(self, pin: Pin, head: Head) -> Foreign:
         return trace(self._session, pin, head.version, self._lake)
 
-    def graft(self, pin: Pin, found: Foreign, *, key: Sequence[str], write: str, table: str) -> Graft:
+    def graft(self, pin: Pin, found: Foreign, *, same: bool, key: Sequence[str], write: str, table: str) -> Graft:
         base = self._session.open_version(pin.location, found.base)
         head = self._session.open_version(pin.location, found.head)
         properties = {LAKE: self._lake, WRITE: write}
-        return Graft(self._session, pin, base, head, key=key, ops=found.ops, properties=properties, table=table)
+        return Graft(
+            self._session, pin, base, head, same=same, key=key, ops=found.ops, properties=properties, table=table
+        )
 
     def is_at(self, pin: Pin, version: int, commit: str) -> bool:
-        """Whether linear version `version` is the state that this commit pinned."""
-        if pin.version == str(version) or (pin.head == version and pin.head > 0):
+        """Whether linear version `version` is exactly the state that this commit pinned."""
+        if pin.version == str(version):
             return True
         if version < 1:
             return False

@@ -136,7 +136,7 @@ def describe(handle: LanceDataset) -> list[dict[str, Any]]:
             "rows_indexed": int(d.num_rows_indexed),
             "rows_unindexed": max(0, rows - int(d.num_rows_indexed)),
         }
-        for d in (handle.describe_indices() if handle.has_index else [])
+        for d in _described(handle)
     ]
 
 
@@ -155,29 +155,29 @@ def _refusing(build: Callable[[], Any], spec: IndexSpec, table: str) -> Callable
     return run
 
 
-def _named(handle: LanceDataset, name: str) -> dict[str, Any] | None:
-    return next((ix for ix in _list(handle) if ix["name"] == name), None)
+def _named(handle: LanceDataset, name: str) -> Any | None:
+    return next((ix for ix in _described(handle) if ix.name == name), None)
 
 
-def _list(handle: LanceDataset) -> list[dict[str, Any]]:
-    found: Any = handle.list_indices() if handle.has_index else []
-    return list(found)
+def _described(handle: LanceDataset) -> list[Any]:
+    return list(handle.describe_indices()) if handle.has_index else []
 
 
 def _stored(handle: LanceDataset, name: str) -> list[Any]:
-    """The stored index objects of this name, as an operation wants them to remove."""
+    """The stored segments of an index, as an operation wants them to remove."""
     from lance.dataset import Index
 
-    schema: Any = handle.lance_schema
+    found = _named(handle, name)
+    if found is None:
+        return []
     return [
         Index(
-            uuid=ix["uuid"],
-            name=ix["name"],
-            fields=[schema.field(c).id() for c in ix["fields"]],
-            dataset_version=ix["version"],
-            fragment_ids=ix["fragment_ids"],
-            index_version=0,
+            uuid=segment.uuid,
+            name=name,
+            fields=list(found.fields),
+            dataset_version=segment.dataset_version_at_last_update,
+            fragment_ids=segment.fragment_ids,
+            index_version=segment.index_version,
         )
-        for ix in _list(handle)
-        if ix["name"] == name
+        for segment in found.segments
     ]

@@ -39,6 +39,11 @@ def head_of(handle: LanceDataset, lake: str) -> Head:
     )
 
 
+def cleans_itself(handle: LanceDataset) -> list[str]:
+    """Settings by which Lance deletes old versions of the table on its own."""
+    return sorted(key for key in handle.config() if key.startswith("lance.auto_cleanup"))
+
+
 def promote(session: LanceSession, pin: Pin, *, lake: str, commit: str, table: str) -> Promotion:
     """Make `pin` the plain HEAD unless HEAD is already there or further, or somebody else wrote in between."""
     _handle, head = inspect(session, pin.location, lake)
@@ -47,6 +52,12 @@ def promote(session: LanceSession, pin: Pin, *, lake: str, commit: str, table: s
         return Promotion(table, "current", head.version)
     if head.counter is None and head.version > pin.head:
         return Promotion(table, "foreign", head.version, f"version {head.version} was written by a plain Lance client")
+    cleans = cleans_itself(session.open(pin))
+    if cleans:
+        # Lance would run its cleanup with the restore, and that does not see the versions Quire pins.
+        return Promotion(
+            table, "blocked", head.version, f"the table deletes its own old versions ({', '.join(cleans)})"
+        )
     place = Promoting(session, pin, head.version)
     properties = {LAKE: lake, COMMIT: commit, COUNTER: str(pin.counter)}
     try:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 from quire.formats.arrow import Source
+from quire.store import awaited
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -22,7 +23,9 @@ class Staging:
     future: Future[list[FragmentMetadata]]
 
     def fragments(self) -> list[FragmentMetadata]:
-        return self.future.result()
+        result = self.future.result()
+        awaited()
+        return result
 
 
 @dataclass

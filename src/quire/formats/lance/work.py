@@ -22,7 +22,7 @@ from quire.formats.lance.statements import Append, Delete, Keyed, Patch, Staging
 from quire.formats.lance.view import LanceView
 from quire.formats.protocol import IndexSpec, Overlap, Staged
 from quire.ledger import Change, Keys, Pin
-from quire.store import awaited, submit
+from quire.store import submit
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -97,11 +97,10 @@ class LanceWork:
 
     def _absorb(self) -> None:
         """Take the results of background appends into the net effect, in order."""
-        pending, self._pending = self._pending, []
-        for statement in pending:
-            self.net.add(statement.staging.fragments())
-        if pending:
-            awaited()
+        while self._pending:
+            # A write that failed stays pending, so that nothing later can commit without it.
+            self.net.add(self._pending[0].staging.fragments())
+            self._pending.pop(0)
 
     def settle(self) -> None:
         self._absorb()
@@ -401,6 +400,8 @@ class LanceWork:
         self.pin, self.base = onto, head
         self._rows, self._bytes = onto.rows, onto.bytes
         self._added = self._removed = 0
+        # The manifests and deletion vectors staged on the old base are garbage now; data and index files are kept.
+        self.stager.files = [f for f in self.stager.files if f.startswith(("data/", "_indices/"))]
         self._touch()
 
     def stage(self) -> Staged:
@@ -427,9 +428,7 @@ class LanceWork:
 
     def _settled(self) -> LanceDataset:
         """The current rows as one staged version, pending indexes included: a schema change goes on from there."""
-        handle = self._indexes.apply(self.stager, self._current()[0], self.table)
-        self._indexes = Indexes()
-        return handle
+        return self._indexes.apply(self.stager, self._current()[0], self.table)
 
     def _chain(self, handle: LanceDataset) -> None:
         """Go on from a staged version that changed more than rows. From here on any rival change is a conflict."""
@@ -439,6 +438,7 @@ class LanceWork:
         self._removed += self.net.rows_removed
         self.base, self.net = handle, Net()
         self.exclusive = True
+        self._indexes = Indexes()
         self._touch()
 
     def _keys(self) -> tuple[Keys, ...]:
