@@ -1,11 +1,12 @@
 """Quire: many tables on object storage move in one atomic commit.
 
-import quire
-lake = quire.create("./lake")
-with lake.transaction("first commit") as tx:
-    tx.create_table("people", [{"id": 1, "name": "Ada"}], key="id")
-    tx.create_table("places", [{"id": 1, "city": "London"}], key="id")
-lake.snapshot().sql("select * from people join places using (id)").to_arrow()
+>>> import quire
+>>> lake = quire.create("memory://example")
+>>> with lake.transaction("first commit") as tx:
+...     people = tx.create_table("people", [{"id": 1, "name": "Ada"}], key="id")
+...     places = tx.create_table("places", [{"id": 1, "city": "London"}], key="id")
+>>> lake.snapshot().sql("select name, city from people join places using (id)").to_pylist()
+[{'name': 'Ada', 'city': 'London'}]
 """
 
 from quire import errors

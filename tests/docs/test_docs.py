@@ -39,8 +39,6 @@ SHOWN = {"text", "json", "toml", "yaml", "sql", "html", "pg", "gq"}
 
 FENCE = re.compile(r"^(?P<indent> *)(?P<ticks>`{3,}|~{3,})(?P<info>[^`\n]*)$")
 PUBLIC_CLASSES = ("Lake", "Snapshot", "Table", "Transaction", "TransactionTable", "Rows")
-PLUMBING = {"Transaction.check_open", "Transaction.check_deadline", "Transaction.edit", "Transaction.view"}
-"""Not for users: other layers call them."""
 
 EXITS = re.compile(r"\s+# exits (?P<code>\d+)\s*$")
 LINK = re.compile(r"\[[^\]]*\]\((?P<target>[^)\s]+)\)")
@@ -221,7 +219,7 @@ def public_methods() -> Iterator[tuple[str, str, bool]]:
 
     for name in PUBLIC_CLASSES:
         for member, value in vars(getattr(quire, name)).items():
-            if not member.startswith("_") and f"{name}.{member}" not in PLUMBING:
+            if not member.startswith("_"):
                 yield name, member, callable(value) or isinstance(value, staticmethod)
 
 

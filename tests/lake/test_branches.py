@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 import pytest
 
 import quire
-from quire.errors import BranchNotFound, CommitNotFound, CommitUnknown
+from quire.errors import BranchNotFound, CommitNotFound, CommitUnknown, InvalidName, InvalidToken, ValidatorMissing
 from quire.lake import branches
+from quire.lake.validators import _installed, install
 from quire.store import Outcome
 
 
@@ -114,3 +116,57 @@ def test_a_lake_in_memory_has_no_plain_head_to_fill(tmp_path: Path) -> None:
     assert lake.backfill() == []
     assert (lake.status()["pending_backfill"], lake.status()["background_failures"]) == ([], [])
     assert ids(quire.open(f"memory://{tmp_path.name}")) == [1, 2]
+
+
+def test_a_name_that_looks_like_a_commit_is_refused(lake: quire.Lake) -> None:
+    for name in ("2.0", "7"):
+        with pytest.raises(InvalidName, match="looks like a commit"):
+            lake.tag(name)
+        with pytest.raises(InvalidName, match="looks like a commit"):
+            lake.create_branch(name)
+
+
+def test_a_token_forgotten_on_a_branch_is_refused_after_a_fast_forward(
+    lake: quire.Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("quire.ledger.state.MAX_TOKENS", 4)
+    monkeypatch.setattr("quire.ledger.state.KEPT_TOKENS", 2)
+    b = lake.create_branch("b")
+    first = quire.token()
+    append(b, 2, token=first)
+    for number in range(3, 8):
+        time.sleep(0.002)  # tokens carry milliseconds
+        append(b, number, token=quire.token())
+    lake.fast_forward("b")
+    with pytest.raises(InvalidToken):
+        append(lake, 2, token=first)
+
+
+def test_a_guarded_table_is_changed_by_no_verb_without_its_validator(lake: quire.Lake) -> None:
+    install("test-guard", lambda tx, tables: None)
+    b = lake.create_branch("b")
+    with b.transaction() as tx:
+        tx.create_table("guarded", [{"id": 1}], validator="test-guard")
+    made = tx.receipt
+    assert made is not None
+    assert "guarded" in made.tables
+    _installed.pop("test-guard")
+
+    def drop(tx: quire.Transaction) -> None:
+        tx.drop_table("guarded")
+
+    def rename(tx: quire.Transaction) -> None:
+        tx.rename_table("guarded", "other")
+
+    def write(tx: quire.Transaction) -> None:
+        tx["guarded"].append([{"id": 2}])
+
+    for change in (drop, rename, write):
+        with pytest.raises(ValidatorMissing), b.transaction() as attempt:
+            change(attempt)
+    with pytest.raises(ValidatorMissing):
+        lake.fast_forward("b")
+    with pytest.raises(ValidatorMissing):
+        b.revert(str(made.commit))
+    assert b["guarded"].to_pylist() == [{"id": 1}]
+    assert "guarded" not in lake

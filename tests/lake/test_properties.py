@@ -107,11 +107,14 @@ class Effect:
     view: Rows
     statements: list[Statement] = field(default_factory=list)
     by_predicate: set[int] = field(default_factory=set)
+    touched: bool = False
+    """Whether any statement removed or added a row. One that matched nothing leaves nothing to commit."""
 
     def run(self, statement: Statement, fresh: Iterator[int]) -> None:
         before = set(self.view)
         statement.apply(self.view, fresh)
         self.statements.append(statement)
+        self.touched |= before != set(self.view) or statement.verb == "overwrite"
         if statement.verb in ("update", "delete"):
             self.by_predicate |= (before - set(self.view)) & set(self.base)
 
@@ -231,7 +234,7 @@ class World:
         return {
             name: effect.onto(self.tables[name], self.rivals(program, name), has_read, self.fresh)
             for name, effect in program.effects.items()
-            if effect.statements
+            if effect.touched
         }
 
     def rivals(self, program: Program, table: str) -> list[set[str]]:

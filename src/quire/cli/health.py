@@ -13,7 +13,7 @@ import typer
 from quire.cli.program import app
 from quire.cli.session import Session, command
 from quire.cli.tables import TableName
-from quire.errors import ForeignWriter, QuireError
+from quire.errors import ForeignWriter, QuireError, Unsupported
 from quire.store import Store, probe
 
 PACKAGES = ("quire", "pylance", "pyarrow", "duckdb", "obstore", "msgspec", "pandas", "polars", "lancedb")
@@ -31,12 +31,13 @@ def backfill(session: Session) -> None:
         done = lake.backfill()
     found = [dataclasses.asdict(p) for p in sorted(done, key=lambda p: p.table)]
     foreign = [p["table"] for p in found if p["outcome"] == "foreign"]
-    behind = [p["table"] for p in found if p["outcome"] == "behind"]
+    behind = [p["table"] for p in found if p["outcome"] in ("behind", "blocked")]
+    shown = [p for p in found if p["outcome"] != "current"]
     if not session.output.as_json:
-        if found:
+        if shown:
             session.output.table(
                 ("table", "outcome", "version", "detail"),
-                [(p["table"], p["outcome"], p["version"], p["detail"]) for p in found],
+                [(p["table"], p["outcome"], p["version"], p["detail"]) for p in shown],
             )
         else:
             session.output.line("nothing to backfill")
@@ -48,7 +49,10 @@ def backfill(session: Session) -> None:
         )
     if behind:
         raise QuireError(
-            f"These tables are still behind: {', '.join(behind)}.", next="Run it again.", retryable=True, tables=found
+            f"These tables are still behind: {', '.join(behind)}.",
+            next="Run it again; for a table that cleans up after itself, `quire doctor` names the settings.",
+            retryable=True,
+            tables=found,
         )
     if session.output.as_json:
         session.output.document({"tables": found})
@@ -134,10 +138,21 @@ def _examine_lake(session: Session, found: Examination) -> None:
                 **{name: now[name] for name in ("lake", "head", "tables", "pending_backfill", "background_failures")},
                 foreign=[{"table": p.table, "version": p.version} for p in lake.foreign()],
             )
+            snapshot = lake.snapshot()
+            cleaning = {name: _cleaning(snapshot[name].describe()["config"]) for name in snapshot}
     except QuireError as error:
         found.facts.setdefault("readable", False)
         found.problem("lake", error)
         return
+    for name, settings in cleaning.items():
+        if settings:
+            found.problem(
+                "tables",
+                Unsupported(
+                    f"Table {name!r} deletes its own old versions ({', '.join(settings)}), which destroys commits.",
+                    next="Remove these settings from the plain table with Lance's delete_config_keys, then adopt it.",
+                ),
+            )
     for write in found.facts["foreign"]:
         found.problem(
             "tables",
@@ -146,6 +161,10 @@ def _examine_lake(session: Session, found: Examination) -> None:
                 next=f"Take it into the lake: quire adopt LAKE {write['table']}",
             ),
         )
+
+
+def _cleaning(config: dict[str, str]) -> list[str]:
+    return sorted(key for key in config if key.startswith("lance.auto_cleanup"))
 
 
 def _print(session: Session, found: Examination) -> None:

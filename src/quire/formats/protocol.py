@@ -159,10 +159,7 @@ class Promotion:
 
     table: str
     outcome: Literal["current", "promoted", "foreign", "behind", "blocked"]
-    """`foreign`.
-
-    A plain writer was there first. `behind`: another backfill was. `blocked`: the table must not be touched.
-    """
+    """With `foreign` a plain writer was there first, with `behind` another backfill; `blocked`: must not be touched."""
     version: int
     detail: str = ""
 

@@ -19,7 +19,7 @@ from quire.lake.core import Core
 from quire.lake.edits import Edit
 from quire.lake.names import no_table
 from quire.lake.transaction import Transaction
-from quire.ledger import State, TableState
+from quire.ledger import State, TableState, new_id
 from quire.store import run_parallel
 
 if TYPE_CHECKING:
@@ -88,7 +88,9 @@ def adopt(lake: Lake, name: str) -> Adoption:
 
 def _graft(tx: Transaction, then: TableState, found: Foreign, *, same: bool, key: Sequence[str]) -> None:
     """Make the foreign change the work of a transaction."""
-    edit = Edit(then.info, then, ops=["adopt", *dict.fromkeys(found.ops)])
+    # A state that breaks the table's key is kept without one.
+    info = then.info if key == then.info.key else msgspec.structs.replace(then.info, key=tuple(key))
+    edit = Edit(info, then, ops=["adopt", *dict.fromkeys(found.ops)])
     format_ = tx.live.core.format(then.pin.format)
     edit.work = format_.graft(then.pin, found, same=same, key=key, write=tx.write, table=then.info.name)
     tx.edits[then.info.id] = edit
@@ -118,7 +120,8 @@ def _state_of(lake: Lake, table: TableState, found: Foreign, now: State) -> tupl
 
 def _onto_branch(lake: Lake, table: TableState, base: State, found: Foreign) -> Adoption:
     """Keep the foreign state on a branch of its own, and let main go on from its own."""
-    name = f"foreign/{table.info.name.replace(':', '-')}-{found.head}-{datetime.now(UTC):%Y%m%d%H%M%S}"
+    stem = table.info.name.replace(":", "-")[:60]
+    name = f"foreign/{stem}-{found.head}-{datetime.now(UTC):%Y%m%d%H%M%S}-{new_id()[:4]}"
     branches.create(lake._core, lake._live.line, name, base.head)
     side = lake.branch(name)
     tx = side.transaction(f"foreign write to {table.info.name} (version {found.head})")

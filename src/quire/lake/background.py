@@ -17,6 +17,7 @@ from typing import Any
 from quire.errors import QuireError
 
 DRAIN_SECONDS = 60.0
+IDLE_SECONDS = 2.0
 
 _alive: weakref.WeakSet[Background] = weakref.WeakSet()
 
@@ -68,7 +69,11 @@ class Background:
                     if task is not None:
                         break
                     wait = min((due for due, _ in self._tasks.values()), default=None)
-                    self._changed.wait(5.0 if wait is None else max(0.0, wait - time.monotonic()))
+                    if wait is None and not self._changed.wait(IDLE_SECONDS) and not self._tasks:
+                        self._thread = None  # the next task starts another
+                        return
+                    if wait is not None:
+                        self._changed.wait(max(0.0, wait - time.monotonic()))
                 self._busy = True
             try:
                 task()

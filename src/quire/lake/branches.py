@@ -188,6 +188,7 @@ def _learnt(here: State, there: State) -> Learnt:
     return Learnt(
         streams={s: n for s, n in there.streams.items() if n > here.streams.get(s, -1)},
         tokens={t: at for t, at in there.tokens.items() if t not in here.tokens},
+        since=there.tokens_since,
     )
 
 

@@ -8,7 +8,6 @@ import socket
 import threading
 from collections.abc import Mapping
 from datetime import UTC, datetime
-from typing import Any
 
 from quire.errors import ForkedProcess, LakeExists, LakeNotFound, ReadOnly, StorageError, Unsupported
 from quire.formats import TableFormat
@@ -182,7 +181,3 @@ def now_after(previous: datetime) -> datetime:
     from datetime import timedelta
 
     return max(datetime.now(UTC), previous + timedelta(microseconds=1))
-
-
-def describe_core(core: Core) -> dict[str, Any]:
-    return {"uri": core.store.uri, "lake": core.about.lake, "format": core.about.format, "ledger": core.about.ledger}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -102,6 +102,3 @@ def values_table(values: Any, columns: Sequence[str], schema: pa.Schema, table: 
         return wanted.empty_table()
     given = fit(source(values, wanted, table=table), wanted, table=table).table()
     return given.group_by(list(columns), use_threads=False).aggregate([]).cast(wanted)
-
-
-Opener = Callable[[], View]

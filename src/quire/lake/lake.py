@@ -70,11 +70,15 @@ def create(
 class Lake:
     """A handle on one branch of a lake. Safe to share between threads.
 
-    lake = quire.open("s3://bucket/lake")
-    with lake.transaction("nightly ingest") as tx:
-        tx["documents"].append(docs)
-        tx["chunks"].append(chunks)
-    lake.snapshot()["documents"].count()
+    >>> import quire
+    >>> lake = quire.create("memory://lake-example")
+    >>> with lake.transaction("nightly ingest") as tx:
+    ...     docs = tx.create_table("documents", [{"id": 1, "title": "Lakes"}], key="id")
+    ...     chunks = tx.create_table("chunks", [{"doc": 1, "text": "A lake holds still."}])
+    >>> tx.receipt.commit
+    '1.0'
+    >>> lake.snapshot()["documents"].count()
+    1
     """
 
     def __init__(
@@ -88,14 +92,17 @@ class Lake:
 
     @property
     def uri(self) -> str:
+        """The lake's address, as it was understood: an absolute path, or a URI."""
         return self._core.store.uri
 
     @property
     def branch_name(self) -> str:
+        """The branch this handle reads and writes."""
         return self._live.name
 
     @property
     def read_only(self) -> bool:
+        """Whether the lake was opened read-only: then nothing is ever written through this handle."""
         return self._core.read_only
 
     @property
@@ -116,6 +123,7 @@ class Lake:
         return Snapshot(self._core, self._live.refresh(), self._live.name)
 
     def tables(self) -> list[str]:
+        """Names of the tables at the newest commit, sorted."""
         return self.snapshot().tables()
 
     def __getitem__(self, name: str) -> Table:
@@ -239,7 +247,7 @@ class Lake:
     ) -> T | None:
         """Run `fn(tx)` and commit; after a retryable conflict run it again on a fresh snapshot.
 
-        Returns what `fn` returned. With a `token` that was committed before, `fn` is not run and None is returned.
+        Returns what `fn` returned, or None when the `token` was committed before; then `fn` is not run, or in vain.
         """
         self._core.check_writable()
         deadline = None if timeout is None else time.monotonic() + timeout
@@ -251,7 +259,7 @@ class Lake:
             try:
                 with tx:
                     result = fn(tx)
-                return result
+                return None if tx.receipt is not None and tx.receipt.repeated else result
             except Conflict as conflict:
                 if not conflict.retryable or attempt == retries:
                     raise
@@ -282,8 +290,13 @@ class Lake:
         else:
             told = unsettled.fields
         log, slot, write = (told.get(name) for name in ("log", "slot", "write"))
-        if log is None or slot is None or write is None:
-            raise InvalidInput("No commit was sent to the store.", next="Run the transaction again.")
+        if slot is None or write is None:
+            raise InvalidInput(
+                "This names no slot of a log, so there is no commit to look for.",
+                next="For a branch or tag, list them; for a transaction, look at its status.",
+            )
+        if log is None:
+            log = branches.line_of(self._core, told.get("branch") or self._live.name).owner(slot)
         [record] = self._core.ledger.read(log, [slot])
         if record is None:
             return Outcome.UNKNOWN
@@ -299,6 +312,7 @@ class Lake:
         return Lake(self._core, open_branch(self._core, name), self._background, backfill=self._backfill)
 
     def branches(self) -> list[branches.BranchInfo]:
+        """Every branch with its head and where it started; main first."""
         self._core.check()
         return branches.list_branches(self._core)
 
@@ -347,6 +361,7 @@ class Lake:
         return branches.list_tags(self._core, self._live.line)
 
     def delete_tag(self, name: str) -> None:
+        """Forget a tag; the name may be used again."""
         self._core.check_writable()
         branches.delete_tag(self._core, name)
 
@@ -390,7 +405,8 @@ class Lake:
     def foreign(self) -> list[Promotion]:
         """Tables to which a plain Lance client wrote behind Quire's back."""
         self._core.check()
-        return adopt.find_foreign(self._core, self._live.refresh())
+        main = self._live if self._live.is_main else open_branch(self._core, MAIN)
+        return adopt.find_foreign(self._core, main.refresh())
 
     # -- life -------------------------------------------------------------------------------------------------
 
@@ -399,6 +415,7 @@ class Lake:
         return self._background.drain(timeout)
 
     def close(self) -> None:
+        """Finish background work. The handle stays usable; leaving a `with` block does the same."""
         self.flush()
 
     def __enter__(self) -> Lake:
@@ -422,8 +439,3 @@ class Lake:
 
 def _is_commit(text: str) -> bool:
     return text.rpartition(":")[2].replace(".", "", 1).isdigit()
-
-
-def warm(lake: Lake) -> State:
-    """The state this handle knows, for tests and tools."""
-    return lake._live.state

@@ -31,6 +31,10 @@ def check_ref(name: Any, what: str) -> str:
     """Like git: words joined by `/`."""
     # Names become object names, percent-encoded; local disks allow 255 bytes.
     fine = isinstance(name, str) and _REF.fullmatch(name) and ".." not in name and len(quote(name, safe="")) <= 200
+    if fine and _COMMIT.fullmatch(name):
+        raise InvalidName(
+            f"{name!r} looks like a commit id, so it cannot be a {what} name.", next=f"Write v{name}.", name=name
+        )
     if not fine:
         raise InvalidName(
             f"{name!r} is not a {what} name.",

@@ -60,7 +60,7 @@ def commit(tx: Transaction) -> Receipt:
             tx.status = "committed"
             return Receipt(None, live.name, cost=tx.meter.to_dict())
         for attempt in range(1, MAX_ATTEMPTS + 1):
-            tx.check_deadline()
+            tx._check_deadline()
             turns.wait(tx.deadline)
             receipt = _attempt(tx, attempt, counts, hold=turns.losses >= 3)
             if receipt is not None:
@@ -100,7 +100,7 @@ def _attempt(tx: Transaction, attempt: int, counts: dict[str, int], *, hold: boo
         with live.publishing:
             if live.state.slot != seen.slot:
                 return None
-            tx.check_deadline()
+            tx._check_deadline()
             tx.status, tx.slot = "publishing", record.slot
             try:
                 appended, interrupted = _append(tx, record)
@@ -112,8 +112,7 @@ def _attempt(tx: Transaction, attempt: int, counts: dict[str, int], *, hold: boo
                 tx.status = "committed"
                 receipt = tx.receipt = _receipt(tx, record, attempt, counts)
                 live.won(seen, record)
-                if tx.background is not None:
-                    live.tend(tx.background, record.slot, backfill=tx.backfill)
+                _tend(tx, record.slot)
             elif appended.outcome is Outcome.CONFLICT:
                 tx.status = "open"
                 live.lost(appended.winner)
@@ -129,6 +128,16 @@ def _attempt(tx: Transaction, attempt: int, counts: dict[str, int], *, hold: boo
     finally:
         if hold:
             live.publishing.release()
+
+
+def _tend(tx: Transaction, slot: int) -> None:
+    """Queue what follows. The commit is done: nothing here may be told to the caller as a failure of it."""
+    if tx.background is None:
+        return
+    try:
+        tx.live.tend(tx.background, slot, backfill=tx.backfill)
+    except Exception as error:
+        tx.background.failures.append(f"{type(error).__name__}: {error}")
 
 
 def _append(tx: Transaction, record: Record) -> tuple[Appended, bool]:
@@ -327,8 +336,9 @@ def _validate(tx: Transaction) -> None:
             guarded.setdefault(edit.info.validator, []).append(edit.info.name)
     for name, tables in guarded.items():
         validator = validators.get(name)
-        if validator is not None:
-            validator(tx, tables)
+        if validator is None:
+            raise validators.missing(name, tables[0])
+        validator(tx, tables)
 
 
 # -- staging and the record -------------------------------------------------------------------------------------------

@@ -19,9 +19,12 @@ if TYPE_CHECKING:
 class Snapshot:
     """A consistent view of every table at one commit.
 
-        snap = lake.snapshot()
-        snap["documents"].count()
-        snap.sql("select count(*) from documents join chunks using (doc_id)").to_pandas()
+    >>> import quire
+    >>> lake = quire.create("memory://snapshot-example")
+    >>> receipt = lake.create_table("documents", [{"id": 1}, {"id": 2}])
+    >>> snap = lake.snapshot()
+    >>> snap.sql("select max(id) as newest from documents").to_pylist()
+    [{'newest': 2}]
 
     A snapshot can be pickled and opened in another process; it then reads the same commit.
     """
@@ -33,10 +36,12 @@ class Snapshot:
 
     @property
     def commit(self) -> str:
+        """The commit this snapshot shows."""
         return self._state.head.commit
 
     @property
     def time(self) -> datetime:
+        """When that commit was made."""
         return self._state.time
 
     def tables(self) -> list[str]:

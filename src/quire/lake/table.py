@@ -31,6 +31,7 @@ class Rows:
 
     @property
     def schema(self) -> pa.Schema:
+        """Columns of the rows, known before any is read."""
         return self._reader.schema
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
@@ -49,9 +50,11 @@ class Rows:
         return self._take().__arrow_c_stream__(requested_schema)
 
     def to_reader(self) -> pa.RecordBatchReader:
+        """The rows as a pyarrow reader, to consume as you like."""
         return self._take()
 
     def to_arrow(self) -> pa.Table:
+        """All rows as one Arrow table."""
         reader = self._take()
         try:
             return reader.read_all()
@@ -68,14 +71,17 @@ class Rows:
         return self._reader
 
     def to_pylist(self) -> list[dict[str, Any]]:
+        """All rows as dicts."""
         return list(self.to_arrow().to_pylist())
 
     def to_pandas(self) -> pd.DataFrame:
+        """All rows as a pandas frame."""
         _need("pandas")
         frame: pd.DataFrame = self.to_arrow().to_pandas()
         return frame
 
     def to_polars(self) -> pl.DataFrame:
+        """All rows as a polars frame."""
         polars = _need("polars")
         frame: pl.DataFrame = polars.from_arrow(self.to_arrow())
         return frame
@@ -87,7 +93,11 @@ class Rows:
 class Table:
     """One table at one commit. It never changes and never sees anything newer.
 
-    snap["documents"].scan(filter="year > 2020", columns=["id", "title"], limit=10).to_pandas()
+    >>> import quire
+    >>> lake = quire.create("memory://table-example")
+    >>> receipt = lake.create_table("documents", [{"id": 1, "year": 2019}, {"id": 2, "year": 2024}])
+    >>> lake["documents"].scan(filter="year > 2020", columns=["id"], limit=10).to_pylist()
+    [{'id': 2}]
     """
 
     def __init__(self, state: TableState, view: Callable[[], View], owner: Any = None) -> None:
@@ -97,10 +107,12 @@ class Table:
 
     @property
     def name(self) -> str:
+        """The table's name at this commit."""
         return self._state.info.name
 
     @property
     def id(self) -> str:
+        """The table's identity: it stays through renames and names the table's folder."""
         return self._state.info.id
 
     @property
@@ -125,6 +137,7 @@ class Table:
 
     @property
     def schema(self) -> pa.Schema:
+        """Columns and their Arrow types."""
         return self._view().schema
 
     def count(self, filter: Any = None) -> int:
@@ -186,15 +199,19 @@ class Table:
         return vectors[0]
 
     def to_arrow(self) -> pa.Table:
+        """The whole table as Arrow."""
         return self.scan().to_arrow()
 
     def to_pylist(self) -> list[dict[str, Any]]:
+        """The whole table as dicts."""
         return self.scan().to_pylist()
 
     def to_pandas(self) -> pd.DataFrame:
+        """The whole table as a pandas frame."""
         return self.scan().to_pandas()
 
     def to_polars(self) -> pl.DataFrame:
+        """The whole table as a polars frame."""
         return self.scan().to_polars()
 
     def to_duckdb(self, connection: duckdb.DuckDBPyConnection | None = None) -> duckdb.DuckDBPyRelation:

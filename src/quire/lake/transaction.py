@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -15,11 +16,11 @@ from quire.errors import (
     DeadlineExceeded,
     InvalidInput,
     NotFound,
+    QuireError,
     Refused,
     TableExists,
     TransactionClosed,
     Unsupported,
-    ValidatorMissing,
 )
 from quire.formats import IndexSpec, View
 from quire.formats.arrow import Missing
@@ -42,10 +43,17 @@ Status = Literal["open", "publishing", "committed", "discarded", "unknown"]
 class Transaction:
     """Changes several tables in one commit. As a context manager it commits on exit and discards on an exception.
 
-    with lake.transaction("nightly ingest") as tx:
-        tx["documents"].append(docs)
-        tx["chunks"].upsert(chunks, on="id")
-    tx.receipt.commit
+    >>> import quire
+    >>> lake = quire.create("memory://transaction-example")
+    >>> with lake.transaction("nightly ingest") as tx:
+    ...     documents = tx.create_table("documents", [{"id": 1}])
+    ...     chunks = tx.create_table("chunks", [{"id": 1, "text": "A lake holds still."}], key="id")
+    ...     rows = documents.append([{"id": 2}])
+    ...     counts = chunks.upsert([{"id": 1, "text": "A lake holds water."}])
+    >>> counts
+    {'inserted': 0, 'updated': 1}
+    >>> tx.receipt.commit
+    '1.0'
     """
 
     def __init__(
@@ -115,12 +123,12 @@ class Transaction:
         Afterwards `receipt` holds the proof; on an error nothing was committed, except for `CommitUnknown`.
         """
         try:
-            self.check_open()
+            self._check_open()
             with attached(self.meter):
                 self.receipt = publish.commit(self)
         finally:
-            if self.status == "open":
-                self.status = "discarded"
+            if self.status in ("open", "publishing"):
+                self.status = "discarded" if self.status == "open" else "unknown"
         return self.receipt
 
     def discard(self) -> None:
@@ -128,7 +136,7 @@ class Transaction:
         if self.status == "open":
             self.status = "discarded"
 
-    def check_open(self) -> None:
+    def _check_open(self) -> None:
         self.live.core.check_writable()
         if self.status != "open":
             raise TransactionClosed(
@@ -136,14 +144,30 @@ class Transaction:
                 next="Begin a new one with lake.transaction().",
                 status=self.status,
             )
-        self.check_deadline()
+        self._check_deadline()
 
-    def check_deadline(self) -> None:
+    def _check_deadline(self) -> None:
         if self.deadline is not None and time.monotonic() > self.deadline:
             raise DeadlineExceeded(
                 "The transaction's time ran out before it was published; nothing was committed.",
                 next="Give it a longer timeout, or make it smaller.",
             )
+
+    @contextlib.contextmanager
+    def _guarded(self) -> Iterator[None]:
+        """Meter a step, and give the transaction up when the step may have stopped half-way.
+
+        A refusal, and an exception of the program's own iterator, leave the transaction as it was before the step.
+        """
+        try:
+            with attached(self.meter):
+                yield
+        except BaseException as error:
+            refused = isinstance(error, InvalidInput | NotFound | AlreadyExists | Conflict | Refused)
+            broken = isinstance(error, QuireError | MemoryError) or not isinstance(error, Exception)
+            if broken and not refused:
+                self.discard()
+            raise
 
     # -- tables -----------------------------------------------------------------------------------------------
 
@@ -152,15 +176,15 @@ class Transaction:
         return sorted(self._names)
 
     def __getitem__(self, name: str) -> TransactionTable:
-        self.check_open()
+        self._check_open()
         if name not in self._names:
             raise no_table(name, self._names)
-        return TransactionTable(self, self.edit(self._names[name]))
+        return TransactionTable(self, self._edit(self._names[name]))
 
     def __contains__(self, name: object) -> bool:
         return name in self._names
 
-    def edit(self, table: str) -> Edit:
+    def _edit(self, table: str) -> Edit:
         if table not in self.edits:
             found = self.at.tables[table]
             self.edits[table] = Edit(found.info, found)
@@ -178,7 +202,7 @@ class Transaction:
         format: str = "lance",
     ) -> TransactionTable:
         """Create a table from data, or from a schema alone. With a key, appends are strict inserts."""
-        self.check_open()
+        self._check_open()
         self._free(check_table(name))
         columns = (key,) if isinstance(key, str) else tuple(key or ())
         info = TableInfo(id=new_id(), name=name, key=columns, stable_row_ids=stable_row_ids, validator=validator)
@@ -194,7 +218,7 @@ class Transaction:
         self, name: str, uri: str, *, key: str | Sequence[str] | None = None, format: str = "lance"
     ) -> TransactionTable:
         """Take an existing table into the lake where it lies. Its files are not moved or copied."""
-        self.check_open()
+        self._check_open()
         self._free(check_table(name))
         columns = (key,) if isinstance(key, str) else tuple(key or ())
         with attached(self.meter):
@@ -245,11 +269,11 @@ class Transaction:
 
     def sql(self, query: str, params: Sequence[Any] | dict[str, Any] | None = None) -> Rows:
         """A SELECT over all tables as this transaction sees them, its own writes included."""
-        self.check_open()
-        with attached(self.meter):
+        self._check_open()
+        with self._guarded():
             return sql.run(query, params, self._names, lambda name: self[name]._view().dataset())
 
-    def view(self, edit: Edit, *, note: bool = True) -> View:
+    def _view(self, edit: Edit, *, note: bool = True) -> View:
         """The table as this transaction sees it.
 
         A read by the user's program is noted: its decisions may rest on it.
@@ -273,7 +297,7 @@ class TransactionTable(Table):
     def __init__(self, tx: Transaction, edit: Edit) -> None:
         self._tx, self._edit = tx, edit
         state = edit.base or TableState(info=edit.info, pin=_no_pin(edit), commit=tx.at.head)
-        super().__init__(state, lambda: tx.view(edit))
+        super().__init__(state, lambda: tx._view(edit))
 
     @property
     def name(self) -> str:
@@ -285,15 +309,15 @@ class TransactionTable(Table):
 
     @property
     def schema(self) -> Any:
-        return self._tx.view(self._edit, note=False).schema
+        return self._tx._view(self._edit, note=False).schema
 
     def count(self, filter: Any = None) -> int:
-        self._tx.check_open()
+        self._tx._check_open()
         return self._view().count(filter)
 
     def _view(self) -> View:
-        self._tx.check_open()
-        with attached(self._tx.meter):
+        self._tx._check_open()
+        with self._tx._guarded():
             return self._open()
 
     # -- rows -------------------------------------------------------------------------------------------------
@@ -330,8 +354,14 @@ class TransactionTable(Table):
     ) -> int:
         """Set columns where a condition holds: text in `exprs` is SQL over the row, everything in `values` is a value.
 
-        tx["t"].update({"hits": "hits + 1"}, where="id = 7")
-        tx["t"].update(values={"name": "Ada"}, where="id = 7")
+        >>> import quire
+        >>> lake = quire.create("memory://update-example")
+        >>> receipt = lake.create_table("t", [{"id": 7, "hits": 1, "name": "?"}])
+        >>> with lake.transaction() as tx:
+        ...     tx["t"].update({"hits": "hits + 1"}, values={"name": "Ada"}, where="id = 7")
+        1
+        >>> lake["t"].to_pylist()
+        [{'id': 7, 'hits': 2, 'name': 'Ada'}]
         """
         given = dict(exprs or {})
         literal = {**{n: v for n, v in given.items() if not isinstance(v, str)}, **dict(values or {})}
@@ -358,11 +388,13 @@ class TransactionTable(Table):
         self._do("schema", lambda w: w.add_columns(columns))
 
     def drop_columns(self, names: str | Sequence[str]) -> None:
+        """Drop columns. Earlier commits still show them."""
         wanted = [names] if isinstance(names, str) else list(names)
         self._not_key(wanted)
         self._do("schema", lambda w: w.drop_columns(wanted))
 
     def rename_column(self, old: str, new: str) -> None:
+        """Rename a column; its data and indexes stay, and so does its part in the key."""
         self._do("schema", lambda w: w.rename_column(old, new))
         if old in self.key:
             key = tuple(new if c == old else c for c in self.key)
@@ -391,13 +423,14 @@ class TransactionTable(Table):
     ) -> str:
         """Build an index with this commit: BTREE, BITMAP, INVERTED (full text), IVF_PQ, IVF_FLAT, IVF_HNSW_SQ, …
 
-        Rows written later are found without it and covered by `optimize`. Returns the index name.
+        Rows written later are found without it. Returns the index name.
         """
         spec = IndexSpec(column, kind, name or f"{column}_idx", options)
         self._do("index", lambda w: w.create_index(spec, replace=replace))
         return spec.name
 
     def drop_index(self, name: str) -> None:
+        """Drop an index by name."""
         self._do("index", lambda w: w.drop_index(name))
 
     # -- reads that a decision rests on -----------------------------------------------------------------------
@@ -415,9 +448,9 @@ class TransactionTable(Table):
         self._require("no-row", values, (column,))
 
     def _require(self, kind: Any, values: Any, columns: Sequence[str]) -> None:
-        self._tx.check_open()
+        self._tx._check_open()
         with attached(self._tx.meter):
-            view = self._tx.view(self._edit, note=False)
+            view = self._tx._view(self._edit, note=False)
             table = values_table(values, columns, view.schema, self.name)
             check = Check(kind, self._edit.info.id, tuple(columns), table)
             check.run(self.name, view)
@@ -446,28 +479,17 @@ class TransactionTable(Table):
 
     def _do(self, op: str, statement: Any) -> Any:
         tx, edit = self._tx, self._edit
-        tx.check_open()
+        tx._check_open()
         if edit.dropped:
             raise no_table(self.name, tx.tables())
         if edit.info.validator is not None and not validators.known(edit.info.validator):
-            raise ValidatorMissing(
-                f"Table {self.name!r} is guarded by {edit.info.validator!r}, which is not installed here.",
-                next="Install the package that provides it; reading works without.",
-                table=self.name,
-                validator=edit.info.validator,
-            )
-        try:
-            with attached(tx.meter):
-                if edit.work is None:
-                    pin = edit.pin or (edit.base.pin if edit.base else None)
-                    assert pin is not None
-                    edit.work = tx.live.core.format(pin.format).begin(pin, write=tx.write, table=edit.info.name)
-                result = statement(edit.work)
-        except BaseException as error:
-            # A refusal leaves the transaction as it was. Anything else may have stopped half-way: it must not commit.
-            if not isinstance(error, InvalidInput | NotFound | AlreadyExists | Conflict | Refused):
-                tx.discard()
-            raise
+            raise validators.missing(edit.info.validator, self.name)
+        with tx._guarded():
+            if edit.work is None:
+                pin = edit.pin or (edit.base.pin if edit.base else None)
+                assert pin is not None
+                edit.work = tx.live.core.format(pin.format).begin(pin, write=tx.write, table=edit.info.name)
+            result = statement(edit.work)
         edit.did(op)
         return result
 

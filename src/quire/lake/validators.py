@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from quire.errors import ValidatorMissing
+
 Validator = Callable[[Any, list[str]], None]
 """Called with the transaction and the names of the changed tables it guards; raises a `QuireError` to refuse."""
 
@@ -21,6 +23,15 @@ def install(name: str, validator: Validator) -> None:
 
 def known(name: str) -> bool:
     return name in _installed
+
+
+def missing(name: str, table: str) -> ValidatorMissing:
+    return ValidatorMissing(
+        f"Table {table!r} is guarded by {name!r}, which is not installed here.",
+        next="Install the package that provides it; reading works without.",
+        table=table,
+        validator=name,
+    )
 
 
 def get(name: str) -> Validator | None:

@@ -152,7 +152,7 @@ class History:
                     if head - state.slot > 2 * CHECKPOINT_EVERY:
                         state = self.at_slot(head)
                         following = state.slot + 1
-                    ahead = 2 * CHECKPOINT_EVERY
+                    ahead = max(1, head - state.slot + 1)
                 slots = list(range(following, following + ahead))
                 known = dict(zip(slots, self._ledger.read(self.line.branch, slots), strict=True))
             record = known[following]

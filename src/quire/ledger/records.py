@@ -136,6 +136,8 @@ class Learnt(Stored, frozen=True):
 
     streams: dict[str, int] = {}
     tokens: dict[str, tuple[Point, Moment]] = {}
+    since: Moment | None = None
+    """Tokens minted before this may have been forgotten there."""
 
 
 class Commit(Stored, frozen=True):

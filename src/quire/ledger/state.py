@@ -77,6 +77,7 @@ def fold(state: State, record: Record, *, upto: int | None = None) -> State:
         streams = _streams(streams, commit)
         if commit.learnt is not None:
             tokens = {**commit.learnt.tokens, **tokens}
+            since = max(filter(None, (since, commit.learnt.since)), default=None)
         if commit.token is not None:
             tokens = {**tokens, commit.token.id: (head, commit.token.minted)}
         if len(tokens) > MAX_TOKENS:

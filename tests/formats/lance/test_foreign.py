@@ -303,3 +303,16 @@ def test_reverting_an_adoption_lets_backfill_go_on(tmp_path: Path) -> None:
     assert lake.foreign() == []
     where = f"{lake.uri}/{lake['t'].describe()['location']}"
     assert lance.dataset(where).to_table()["id"].to_pylist() == [1]
+
+
+def test_a_foreign_write_that_removes_the_key_column_is_kept_on_a_branch(tmp_path: Path) -> None:
+    lake = quire.create(tmp_path / "lake", backfill=False)
+    lake.create_table("t", pa.table({"id": pa.array([1]), "v": pa.array([10])}), key="id")
+    lance.dataset(f"{lake.uri}/{lake['t'].describe()['location']}").drop_columns(["id"])
+
+    kept = lake.adopt("t")
+    assert kept.branch.startswith("foreign/")
+    side = lake.branch(kept.branch)["t"]
+    assert (side.to_pylist(), side.key) == ([{"v": 10}], ())
+    assert (lake["t"].to_pylist(), lake["t"].key) == ([{"id": 1, "v": 10}], ("id",))
+    assert [p.outcome for p in lake.backfill()] == ["promoted"]

@@ -13,6 +13,7 @@ import numpy as np
 from quire.errors import Conflict, DuplicateKeys
 from quire.formats.keys import check_distinct
 from quire.formats.lance import match
+from quire.formats.lance.columns import manifest_name
 from quire.formats.lance.net import Added, Net
 from quire.formats.lance.promote import head_of
 from quire.formats.lance.rebase import files
@@ -82,6 +83,14 @@ class Graft(LanceWork):
     ) -> None:
         super().__init__(session, pin, base, properties=properties, table=table)
         self.head = head
+        lost = [c for c in key if head.schema.get_field_index(c) < 0]
+        if lost:
+            raise Conflict(
+                f"The foreign write to table {table!r} removed its key column {lost[0]!r}.",
+                next="It is kept on a branch of its own; take from there what you need.",
+                table=table,
+                column=lost[0],
+            )
         self.exclusive = not set(ops) <= ROWS_ONLY
         self._moved = False
         if not self.exclusive:
@@ -145,7 +154,9 @@ class Graft(LanceWork):
             rows=int(self.head.count_rows()),
             bytes=sum(int(file.file_size_bytes or 0) for f in fragments for file in f.metadata.files),
         )
-        return Staged(pin, (), self.net.rows_added, self.net.rows_removed)
+        files = [f"data/{file.path}" for a in self.net.added for file in a.fragment.files]
+        files.append(f"_versions/{manifest_name(head)}")
+        return Staged(pin, (), self.net.rows_added, self.net.rows_removed, tuple(files))
 
 
 def difference(base: LanceDataset, head: LanceDataset) -> Net:

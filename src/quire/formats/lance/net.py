@@ -55,6 +55,10 @@ class Net:
     def __bool__(self) -> bool:
         return bool(self.deleted or self.added)
 
+    def copy(self) -> Net:
+        """The same effect, so that a statement that fails can be undone; arrays are never changed in place."""
+        return Net(dict(self.deleted), dict(self.hard), [Added(a.fragment, a.deleted) for a in self.added])
+
     def add(self, fragments: Sequence[FragmentMetadata]) -> None:
         self.added.extend(Added(f) for f in fragments)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
@@ -81,7 +81,7 @@ class Tap:
     kept: list[pa.RecordBatch] = field(default_factory=list)
     rows: int = 0
 
-    def through(self, source: Source, on_batch: Callable[[Any], Any] | None = None) -> Source:
+    def through(self, source: Source) -> Source:
         def flow() -> Iterator[pa.RecordBatch]:
             for batch in source.batches:
                 self.rows += batch.num_rows

@@ -99,7 +99,8 @@ class LanceWork:
         """Take the results of background appends into the net effect, in order."""
         while self._pending:
             # A write that failed stays pending, so that nothing later can commit without it.
-            self.net.add(self._pending[0].staging.fragments())
+            fragments = self._pending[0].staging.fragments()
+            self.net.add(fragments)
             self._pending.pop(0)
 
     def settle(self) -> None:
@@ -225,22 +226,30 @@ class LanceWork:
     # -- running a statement on the current base --------------------------------------------------------------
 
     def _run(self, statement: Statement, *, again: bool = False) -> int:
-        """Apply a statement to the net effect; the number of existing rows it matched."""
-        if isinstance(statement, Append):
-            self.net.add(statement.staging.fragments())
-            matched = 0
-        elif isinstance(statement, Keyed):
-            matched = self._run_keyed(statement)
-        elif isinstance(statement, Patch):
-            matched = self._run_patch(statement)
-        elif isinstance(statement, Update):
-            matched = self._run_update(statement)
-        else:
-            matched = self._run_delete(statement)
+        """Apply a statement to the net effect, whole or not at all; the number of existing rows it matched."""
+        self._absorb()
+        before = self.net.copy()
+        try:
+            matched = self._apply_statement(statement)
+        except BaseException:
+            self.net = before
+            raise
         if not again:
             self.statements.append(statement)
         self._touch()
         return matched
+
+    def _apply_statement(self, statement: Statement) -> int:
+        if isinstance(statement, Append):
+            self.net.add(statement.staging.fragments())
+            return 0
+        if isinstance(statement, Keyed):
+            return self._run_keyed(statement)
+        if isinstance(statement, Patch):
+            return self._run_patch(statement)
+        if isinstance(statement, Update):
+            return self._run_update(statement)
+        return self._run_delete(statement)
 
     def _run_keyed(self, statement: Keyed) -> int:
         handle, own = self._current()
