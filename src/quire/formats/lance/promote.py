@@ -7,6 +7,7 @@ after it, with create-if-absent.
 
 from __future__ import annotations
 
+import contextvars
 import uuid
 from typing import TYPE_CHECKING, Any
 
@@ -83,6 +84,8 @@ class Promoting:
         self.uri = session.uri(pin.location)
         self.files = Store.open(self.uri, session.store.options)
         self.taken = False
+        # Lance calls back on threads of its own; what it asks for there belongs to the operation that began here.
+        self._context = contextvars.copy_context()
         self._left: str | None = None
 
     def restore(self, properties: dict[str, str]) -> None:
@@ -109,6 +112,9 @@ class Promoting:
         scheme, separator, rest = self.uri.partition("://")
         inside = rest.partition("/")[2] if separator else scheme.lstrip("/")
         return f"{inside}/_versions/{manifest_name(version)}"
+
+    def called_back(self, version: int, staged_path: str) -> None:
+        self._context.run(self.put, version, staged_path)
 
     def put(self, version: int, staged_path: str) -> None:
         """Create the canonical manifest from Lance's staging file, or fail for good."""
@@ -163,7 +169,7 @@ def _namespace(place: Promoting) -> Any:
         def create_table_version(self, request: Any) -> Any:
             given = body(request)
             try:
-                place.put(given["version"], given["manifest_path"])
+                place.called_back(given["version"], given["manifest_path"])
             except FileExistsError as error:
                 raise ns.ConcurrentModificationError(str(error)) from error
             return m.CreateTableVersionResponse(version=described(given["version"]))
