@@ -5,7 +5,8 @@ from quire.lake.receipt import CommitInfo, Log, Receipt, TableReceipt
 from quire.lake.snapshot import Snapshot
 from quire.lake.table import Rows, Table
 from quire.lake.tokens import token
-from quire.lake.transaction import Transaction, TransactionTable
+from quire.lake.transaction import Transaction
+from quire.lake.verbs import TransactionTable
 
 __all__ = [
     "CommitInfo",

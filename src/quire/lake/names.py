@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import UTC, date, datetime
 from typing import Any
 from urllib.parse import quote
@@ -25,6 +25,11 @@ def check_table(name: Any) -> str:
             name=str(name),
         )
     return name
+
+
+def as_columns(given: str | Sequence[str] | None) -> tuple[str, ...]:
+    """One column name, several, or none."""
+    return (given,) if isinstance(given, str) else tuple(given or ())
 
 
 def check_ref(name: Any, what: str) -> str:

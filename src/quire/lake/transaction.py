@@ -20,16 +20,15 @@ from quire.errors import (
     Refused,
     TableExists,
     TransactionClosed,
-    Unsupported,
 )
-from quire.formats import IndexSpec, View
-from quire.formats.arrow import Missing
-from quire.lake import publish, sql, tokens, validators
-from quire.lake.edits import Check, Edit, values_table
-from quire.lake.names import check_table, no_table, parse_commit
+from quire.formats import View
+from quire.lake import publish, sql, tokens
+from quire.lake.edits import Check, Edit
+from quire.lake.names import as_columns, check_table, no_table, parse_commit
 from quire.lake.receipt import Receipt
-from quire.lake.table import Rows, Table
-from quire.ledger import Learnt, Point, State, TableInfo, TableState, new_id
+from quire.lake.table import Rows
+from quire.lake.verbs import TransactionTable
+from quire.ledger import Learnt, Point, State, TableInfo, new_id
 from quire.store import Meter, attached
 
 if TYPE_CHECKING:
@@ -204,7 +203,7 @@ class Transaction:
         """Create a table from data, or from a schema alone. With a key, appends are strict inserts."""
         self._check_open()
         self._free(check_table(name))
-        columns = (key,) if isinstance(key, str) else tuple(key or ())
+        columns = as_columns(key)
         info = TableInfo(id=new_id(), name=name, key=columns, stable_row_ids=stable_row_ids, validator=validator)
         edit = Edit(info, None)
         with attached(self.meter):
@@ -220,7 +219,7 @@ class Transaction:
         """Take an existing table into the lake where it lies. Its files are not moved or copied."""
         self._check_open()
         self._free(check_table(name))
-        columns = (key,) if isinstance(key, str) else tuple(key or ())
+        columns = as_columns(key)
         with attached(self.meter):
             pin, _ = self.live.core.format(format).register(publish.registered_location(self, uri))
         taken = [s.info.name for s in self.at.tables.values() if s.pin.location == pin.location]
@@ -288,220 +287,8 @@ class Transaction:
         return self.live.core.format(pin.format).open(pin, edit.info.name)
 
 
-class TransactionTable(Table):
-    """A table inside a transaction.
-
-    Everything a `Table` can, seeing the transaction's own writes, and the writing verbs.
-    """
-
-    def __init__(self, tx: Transaction, edit: Edit) -> None:
-        self._tx, self._edit = tx, edit
-        state = edit.base or TableState(info=edit.info, pin=_no_pin(edit), commit=tx.at.head)
-        super().__init__(state, lambda: tx._view(edit))
-
-    @property
-    def name(self) -> str:
-        return self._edit.info.name
-
-    @property
-    def key(self) -> tuple[str, ...]:
-        return self._edit.info.key
-
-    @property
-    def schema(self) -> Any:
-        return self._tx._view(self._edit, note=False).schema
-
-    def count(self, filter: Any = None) -> int:
-        self._tx._check_open()
-        return self._view().count(filter)
-
-    def _view(self) -> View:
-        self._tx._check_open()
-        with self._tx._guarded():
-            return self._open()
-
-    # -- rows -------------------------------------------------------------------------------------------------
-
-    def append(self, data: Any, *, missing: Missing = "error") -> int:
-        """Add rows; on a table with a key this is a strict `insert`. Returns their number.
-
-        Rows in memory are written in the background, so that several tables are written side by side.
-        """
-        if self.key:
-            return self.insert(data, missing=missing)
-        return int(self._do("append", lambda w: w.append(data, missing=missing)))
-
-    def insert(self, data: Any, *, on: str | Sequence[str] | None = None, missing: Missing = "error") -> int:
-        """Add rows whose keys must be new: a key that exists is a `KeyConflict`."""
-        columns = self._on(on)
-        return int(self._do("insert", lambda w: w.insert(data, columns, missing=missing)))
-
-    def upsert(self, data: Any, *, on: str | Sequence[str] | None = None) -> dict[str, int]:
-        """Replace the rows with these keys, add the others. Columns that are not given keep their values.
-
-        Returns how many rows were `inserted` and `updated`.
-        """
-        columns = self._on(on)
-        inserted, updated = self._do("upsert", lambda w: w.upsert(data, columns))
-        return {"inserted": inserted, "updated": updated}
-
-    def update(
-        self,
-        exprs: Mapping[str, Any] | None = None,
-        *,
-        where: str | None = None,
-        values: Mapping[str, Any] | None = None,
-    ) -> int:
-        """Set columns where a condition holds: text in `exprs` is SQL over the row, everything in `values` is a value.
-
-        >>> import quire
-        >>> lake = quire.create("memory://update-example")
-        >>> receipt = lake.create_table("t", [{"id": 7, "hits": 1, "name": "?"}])
-        >>> with lake.transaction() as tx:
-        ...     tx["t"].update({"hits": "hits + 1"}, values={"name": "Ada"}, where="id = 7")
-        1
-        >>> lake["t"].to_pylist()
-        [{'id': 7, 'hits': 2, 'name': 'Ada'}]
-        """
-        given = dict(exprs or {})
-        literal = {**{n: v for n, v in given.items() if not isinstance(v, str)}, **dict(values or {})}
-        sql_exprs = {n: v for n, v in given.items() if isinstance(v, str)}
-        return int(self._do("update", lambda w: w.update(sql_exprs, literal, where, self.key)))
-
-    def delete(self, where: str) -> int:
-        """Delete the rows for which the condition holds; `delete("true")` deletes all."""
-        if not isinstance(where, str) or not where.strip():
-            raise InvalidInput("delete needs a condition.", next='To delete every row, say delete("true").')
-        return int(self._do("delete", lambda w: w.delete(where)))
-
-    def overwrite(self, data: Any, *, schema: Literal["keep", "replace"] = "keep") -> int:
-        """Replace all rows.
-
-        With `schema="replace"` also the columns. Indexes are dropped with the rows they covered.
-        """
-        return int(self._do("overwrite", lambda w: w.overwrite(data, self.key, schema=schema)))
-
-    # -- columns ----------------------------------------------------------------------------------------------
-
-    def add_columns(self, columns: Any) -> None:
-        """Add columns: a pyarrow field or schema (nulls), or names with types or SQL expressions."""
-        self._do("schema", lambda w: w.add_columns(columns))
-
-    def drop_columns(self, names: str | Sequence[str]) -> None:
-        """Drop columns. Earlier commits still show them."""
-        wanted = [names] if isinstance(names, str) else list(names)
-        self._not_key(wanted)
-        self._do("schema", lambda w: w.drop_columns(wanted))
-
-    def rename_column(self, old: str, new: str) -> None:
-        """Rename a column; its data and indexes stay, and so does its part in the key."""
-        self._do("schema", lambda w: w.rename_column(old, new))
-        if old in self.key:
-            key = tuple(new if c == old else c for c in self.key)
-            self._edit.info = msgspec.structs.replace(self._edit.info, key=key)
-
-    def alter_column(self, name: str, *, type: Any = None, nullable: bool | None = None) -> None:
-        """Change a column's type (values are cast; the column moves to the end) or whether it may be null."""
-        if type is not None:
-            self._not_key([name])
-        self._do("schema", lambda w: w.alter_column(name, type=type, nullable=nullable))
-
-    def _not_key(self, names: Sequence[str]) -> None:
-        for name in names:
-            if name in self.key:
-                raise Refused(
-                    f"Column {name!r} is part of the key of table {self.name!r}.",
-                    next="Create a new table with the key you want and copy the rows.",
-                    table=self.name,
-                    column=name,
-                )
-
-    # -- indexes ----------------------------------------------------------------------------------------------
-
-    def create_index(
-        self, column: str, kind: str = "BTREE", *, name: str | None = None, replace: bool = False, **options: Any
-    ) -> str:
-        """Build an index with this commit: BTREE, BITMAP, INVERTED (full text), IVF_PQ, IVF_FLAT, IVF_HNSW_SQ, …
-
-        Rows written later are found without it. Returns the index name.
-        """
-        spec = IndexSpec(column, kind, name or f"{column}_idx", options)
-        self._do("index", lambda w: w.create_index(spec, replace=replace))
-        return spec.name
-
-    def drop_index(self, name: str) -> None:
-        """Drop an index by name."""
-        self._do("index", lambda w: w.drop_index(name))
-
-    # -- reads that a decision rests on -----------------------------------------------------------------------
-
-    def require_keys(self, values: Any, *, on: str | Sequence[str] | None = None) -> None:
-        """These keys must exist, now and on whatever base the commit lands."""
-        self._require("key-exists", values, self._on(on))
-
-    def require_absent(self, values: Any, *, on: str | Sequence[str] | None = None) -> None:
-        """These keys must not exist, now and on whatever base the commit lands."""
-        self._require("key-absent", values, self._on(on))
-
-    def require_none(self, column: str, values: Any) -> None:
-        """No row may have one of these values in `column`, now and on whatever base the commit lands."""
-        self._require("no-row", values, (column,))
-
-    def _require(self, kind: Any, values: Any, columns: Sequence[str]) -> None:
-        self._tx._check_open()
-        with attached(self._tx.meter):
-            view = self._tx._view(self._edit, note=False)
-            table = values_table(values, columns, view.schema, self.name)
-            check = Check(kind, self._edit.info.id, tuple(columns), table)
-            check.run(self.name, view)
-        self._tx.checks.append(check)
-
-    # -- plumbing ---------------------------------------------------------------------------------------------
-
-    def _on(self, on: str | Sequence[str] | None) -> tuple[str, ...]:
-        columns = (on,) if isinstance(on, str) else tuple(on or self.key)
-        if not columns:
-            raise InvalidInput(
-                f"Table {self.name!r} has no key.", next='Say which columns identify a row: on="id".', table=self.name
-            )
-        if self.key and columns != self.key:
-            raise InvalidInput(
-                f"Table {self.name!r} has the key {', '.join(self.key)}, not {', '.join(columns)}.",
-                next="Leave on= out.",
-                table=self.name,
-            )
-        return columns
-
-    def __reduce__(self) -> Any:
-        raise Unsupported(
-            "A table inside a transaction cannot be pickled.", next="Commit, and pickle a table of lake.snapshot()."
-        )
-
-    def _do(self, op: str, statement: Any) -> Any:
-        tx, edit = self._tx, self._edit
-        tx._check_open()
-        if edit.dropped:
-            raise no_table(self.name, tx.tables())
-        if edit.info.validator is not None and not validators.known(edit.info.validator):
-            raise validators.missing(edit.info.validator, self.name)
-        with tx._guarded():
-            if edit.work is None:
-                pin = edit.pin or (edit.base.pin if edit.base else None)
-                assert pin is not None
-                edit.work = tx.live.core.format(pin.format).begin(pin, write=tx.write, table=edit.info.name)
-            result = statement(edit.work)
-        edit.did(op)
-        return result
-
-
 def _check_text(what: str, text: Any) -> None:
     try:
         text.encode()
     except (AttributeError, UnicodeEncodeError):
         raise InvalidInput(f"The {what} {text!r} is not text that can be stored.", next="Use plain text.") from None
-
-
-def _no_pin(edit: Edit) -> Any:
-    from quire.ledger import Pin
-
-    return edit.pin or Pin(format="", location="", version="0", counter=0)

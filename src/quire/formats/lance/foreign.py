@@ -14,7 +14,7 @@ from quire.errors import Conflict, DuplicateKeys
 from quire.formats.keys import check_distinct
 from quire.formats.lance import match
 from quire.formats.lance.columns import manifest_name
-from quire.formats.lance.net import Added, Net
+from quire.formats.lance.net import Added, Net, data_bytes
 from quire.formats.lance.promote import head_of
 from quire.formats.lance.rebase import files
 from quire.formats.lance.session import LanceSession
@@ -145,14 +145,13 @@ class Graft(LanceWork):
         if self._moved:
             staged = super().stage()
             return replace(staged, pin=msgspec.structs.replace(staged.pin, head=head))
-        fragments = self.head.get_fragments()
         pin = msgspec.structs.replace(
             self.pin,
             version=str(head),
             head=head,
             counter=self.pin.counter + 1,
             rows=int(self.head.count_rows()),
-            bytes=sum(int(file.file_size_bytes or 0) for f in fragments for file in f.metadata.files),
+            bytes=data_bytes(f.metadata for f in self.head.get_fragments()),
         )
         files = [f"data/{file.path}" for a in self.net.added for file in a.fragment.files]
         files.append(f"_versions/{manifest_name(head)}")

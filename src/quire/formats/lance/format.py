@@ -10,6 +10,7 @@ from quire.formats.arrow import Source, fit, plain_schema, source
 from quire.formats.lance.changes import changed_rows
 from quire.formats.lance.columns import check_schema
 from quire.formats.lance.foreign import Graft, trace
+from quire.formats.lance.net import data_bytes
 from quire.formats.lance.promote import COUNTER, LAKE, WRITE, cleans_itself, head_of, inspect, promote
 from quire.formats.lance.session import LanceSession
 from quire.formats.lance.undo import undo
@@ -31,6 +32,9 @@ class LanceFormat:
     def __init__(self, store: Store, lake: str) -> None:
         self._lake = lake
         self._session = LanceSession(store)
+
+    def location(self, table: str) -> str:
+        return f"tables/{table}.lance"
 
     def create(
         self, location: str, data: Any, *, schema: Any, write: str, stable_row_ids: bool, table: str
@@ -60,7 +64,7 @@ class LanceFormat:
             )
         )
         self._session.remember(location, handle)
-        size = sum(int(f.file_size_bytes or 0) for g in handle.get_fragments() for f in g.metadata.files)
+        size = data_bytes(f.metadata for f in handle.get_fragments())
         pin = Pin(
             format=self.name,
             location=location,
@@ -88,14 +92,13 @@ class LanceFormat:
                 next="Remove these settings with delete_config_keys, then register it.",
                 uri=uri,
             )
-        fragments = handle.get_fragments()
         pin = Pin(
             format=self.name,
             location=uri,
             version=str(handle.version),
             counter=(head_of(handle, self._lake).counter or 0) + 1,
             rows=int(handle.count_rows()),
-            bytes=sum(int(f.file_size_bytes or 0) for g in fragments for f in g.metadata.files),
+            bytes=data_bytes(f.metadata for f in handle.get_fragments()),
             head=int(handle.version),
         )
         return pin, handle.schema

@@ -9,7 +9,7 @@ anew, as the union with those of the new base.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -83,7 +83,7 @@ class Net:
 
     @property
     def bytes_added(self) -> int:
-        return sum(int(f.file_size_bytes or 0) for a in self.added for f in a.fragment.files)
+        return data_bytes(a.fragment for a in self.added)
 
 
 def split(addresses: Addresses) -> dict[int, Offsets]:
@@ -202,6 +202,11 @@ class Stager:
                 updated.append(metadata)
                 self.files.append(_deletion_path(number, metadata))
         return updated, removed
+
+
+def data_bytes(fragments: Iterable[FragmentMetadata]) -> int:
+    """Size of the data files, deleted rows included."""
+    return sum(int(file.file_size_bytes or 0) for fragment in fragments for file in fragment.files)
 
 
 def numbers(handle: LanceDataset, added: Sequence[Added]) -> dict[int, int]:

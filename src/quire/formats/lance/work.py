@@ -15,7 +15,7 @@ from quire.formats import keys as keylib
 from quire.formats.arrow import Missing, Source, fit, scalar, source
 from quire.formats.lance import columns, match
 from quire.formats.lance.indexes import Indexes, normalise
-from quire.formats.lance.net import Net, Stager, numbers
+from quire.formats.lance.net import Net, Stager, data_bytes, numbers
 from quire.formats.lance.rebase import Rebase
 from quire.formats.lance.session import LanceSession
 from quire.formats.lance.statements import Append, Delete, Keyed, Patch, Staging, Statement, Tap, Update, done
@@ -189,7 +189,7 @@ class LanceWork:
         self.base = self.stager.detach(self.base, transaction.operation)
         self.net, self.statements = Net(), []
         self.exclusive = True
-        self._rows, self._bytes = tap.rows, sum(int(f.file_size_bytes or 0) for g in fragments for f in g.files)
+        self._rows, self._bytes = tap.rows, data_bytes(fragments)
         self._added, self._removed = tap.rows, old
         self._indexes = Indexes()
         self._touch()

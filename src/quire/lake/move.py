@@ -1,0 +1,202 @@
+"""Comparing a transaction with every commit that came between, and moving it onto the newest state.
+
+This runs before every attempt at a slot, whether a race was lost or not.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from quire.errors import Conflict, ExpectationFailed, Fenced, NameConflict
+from quire.lake import tokens, validators
+from quire.lake.conflicts import Rival, judge, refuse
+from quire.lake.edits import Edit
+from quire.lake.line import closed
+from quire.ledger import Point, State
+
+if TYPE_CHECKING:
+    from quire.lake.transaction import Transaction
+
+MOVES_NO_ROW = frozenset({"index", "compact", "rename"})
+
+
+class Repeated(Exception):
+    """The token was committed before."""
+
+    def __init__(self, at: Point | bool) -> None:
+        self.at = at
+
+
+def move(tx: Transaction, seen: State, counts: dict[str, int]) -> None:
+    """Bring the transaction onto `seen`, or raise why it cannot be."""
+    live = tx.live
+    if seen.closed:
+        raise closed(live.name)
+    if seen.epoch > live.epoch:
+        raise Fenced(
+            f"Another writer has claimed branch {live.name!r} (epoch {seen.epoch}, ours is {live.epoch}).",
+            next="Stop this writer; open the lake again if it should take over.",
+            branch=live.name,
+            epoch=seen.epoch,
+        )
+    done = tokens.used(seen, tx.stream, tx.token)
+    if done is not False:
+        raise Repeated(done)
+    _check_expectations(tx, seen)
+    rivals = _rivals(tx, seen)
+    _check_names(tx, seen, rivals)
+    for edit in tx.edits.values():
+        if edit.info.id in rivals:
+            _move_edit(tx, edit, seen, rivals[edit.info.id], counts)
+    _check_reads(tx, seen, rivals)
+    _validate(tx)
+    tx.at = seen
+
+
+def _rivals(tx: Transaction, seen: State) -> dict[str, list[Rival]]:
+    """Every commit since the transaction's base, by table."""
+    found: dict[str, list[Rival]] = {}
+    # A base inside a group is compared with the rest of its own slot too.
+    after = tx.at.slot - 1 if tx.at.partial else tx.at.slot
+    for record in tx.live.history.between(after, seen.slot):
+        for index, commit in enumerate(record.commits):
+            if record.slot == tx.at.slot and index <= tx.at.head.index:
+                continue
+            for change in commit.changes:
+                rival = Rival(f"{record.slot}.{index}", commit.author, change)
+                found.setdefault(change.table, []).append(rival)
+    return found
+
+
+def _check_expectations(tx: Transaction, seen: State) -> None:
+    if tx.if_head is not None and (seen.head.slot, seen.head.index) != tx.if_head:
+        slot, index = tx.if_head
+        raise ExpectationFailed(
+            f"The head of branch {tx.live.name!r} is {seen.head.commit}, not {slot}.{index}.",
+            next="Look at what was committed since, and decide anew.",
+            branch=tx.live.name,
+            expected=f"{slot}.{index}",
+            actual=seen.head.commit,
+        )
+    for name, version in tx.expect.items():
+        table = seen.by_name(name)
+        actual = table.pin.counter if table else 0
+        if actual != version:
+            raise ExpectationFailed(
+                f"Table {name!r} is at version {actual}, not {version}.",
+                next="Look at what was committed since, and decide anew.",
+                table=name,
+                expected=version,
+                actual=actual,
+                commit=table.commit.commit if table else None,
+            )
+
+
+def _check_names(tx: Transaction, seen: State, rivals: dict[str, list[Rival]]) -> None:
+    names = seen.names()
+    for edit in tx.edits.values():
+        if not edit.changed:
+            continue
+        if edit.created or edit.renamed:
+            holder = names.get(edit.info.name)
+            freed = holder is not None and holder in tx.edits and _gives_up(tx.edits[holder], edit.info.name)
+            if holder not in (None, edit.info.id) and not freed:
+                by = seen.tables[holder].commit.commit if holder else "?"
+                raise NameConflict(
+                    f"Another writer made a table {edit.info.name!r} first, in commit {by}.",
+                    next="Choose another name, or write to that table.",
+                    table=edit.info.name,
+                    commit=by,
+                )
+        if not edit.created and edit.info.id not in seen.tables:
+            raise Conflict(
+                f"Table {edit.info.name!r} was dropped by commit {rivals[edit.info.id][-1].commit}.",
+                next="Open a fresh snapshot; lake.revert brings the table back.",
+                table=edit.info.name,
+                commit=rivals[edit.info.id][-1].commit,
+                retryable=False,
+            )
+
+
+def _gives_up(edit: Edit, name: str) -> bool:
+    return edit.dropped or edit.info.name != name
+
+
+def _move_edit(tx: Transaction, edit: Edit, seen: State, rivals: list[Rival], counts: dict[str, int]) -> None:
+    """Rebase the staged work on one table over what the rivals did, replay it, or raise."""
+    if not edit.changed:
+        return
+    judge(edit.info.name, edit.ops, rivals)
+    now = seen.tables[edit.info.id]
+    if not edit.renamed and now.info.name != edit.info.name:
+        edit.info = msgspec.structs.replace(edit.info, name=now.info.name)
+    edit.base = now
+    work = edit.work
+    if edit.pin is not None and work is None:
+        raise Conflict(
+            f"Table {edit.info.name!r} was changed first, by commit {rivals[-1].commit} ({rivals[-1].author}).",
+            next="Decide anew on a fresh snapshot.",
+            table=edit.info.name,
+            commit=rivals[-1].commit,
+        )
+    if work is None or not work.changed or work.on(now.pin):
+        return
+    overlap = work.rebase(now.pin, [r.change for r in rivals])
+    if overlap is None:
+        counts["rebased"] += 1
+        return
+    if overlap.hard:
+        raise refuse(edit.info.name, overlap, rivals)
+    if tx.has_read and overlap.kind != "moved":
+        raise refuse(edit.info.name, overlap, rivals, why="The transaction has read data, so it is not run again here.")
+    work.replay(now.pin)
+    counts["replayed"] += 1
+
+
+def _check_reads(tx: Transaction, seen: State, rivals: dict[str, list[Rival]]) -> None:
+    if tx.isolation == "serializable":
+        for table in read_tables(tx):
+            for rival in rivals.get(table, ()):
+                if set(rival.change.ops) - MOVES_NO_ROW:
+                    raise Conflict(
+                        f"Table {rival.change.name!r}, which this serializable transaction read, was changed by commit"
+                        f" {rival.commit} ({rival.author}).",
+                        next="Run the transaction again on a fresh snapshot; lake.transact does it for you.",
+                        table=rival.change.name,
+                        commit=rival.commit,
+                    )
+    for check in tx.checks:
+        if check.table not in rivals:
+            continue
+        edit, now = tx.edits[check.table], seen.tables.get(check.table)
+        if now is not None and edit.work is not None and edit.work.changed and edit.work.on(now.pin):
+            check.run(edit.info.name, edit.work.view())
+            continue
+        if now is None:
+            raise Conflict(
+                f"Table {edit.info.name!r}, which this transaction relied on, was dropped.",
+                next="Decide anew on a fresh snapshot.",
+                table=edit.info.name,
+                retryable=False,
+            )
+        check.run(now.info.name, tx.live.core.format(now.pin.format).open(now.pin, now.info.name))
+
+
+def read_tables(tx: Transaction) -> set[str]:
+    """Tables whose content a serializable transaction rests on: read by the program, or searched by a statement."""
+    searched = {i for i, e in tx.edits.items() if {"update", "delete", "upsert", "insert"} & set(e.ops)}
+    return tx.read_tables | searched
+
+
+def _validate(tx: Transaction) -> None:
+    guarded: dict[str, list[str]] = {}
+    for edit in tx.edits.values():
+        if edit.changed and edit.info.validator is not None:
+            guarded.setdefault(edit.info.validator, []).append(edit.info.name)
+    for name, tables in guarded.items():
+        validator = validators.get(name)
+        if validator is None:
+            raise validators.missing(name, tables[0])
+        validator(tx, tables)
