@@ -182,6 +182,10 @@ class TableFormat(Protocol):
 
     name: str
 
+    def location(self, table: str) -> str:
+        """Where a new table of this id lies, relative to the lake; plain clients of the format expect its form."""
+        ...
+
     def create(
         self, location: str, data: Any, *, schema: Any, write: str, stable_row_ids: bool, table: str
     ) -> Work: ...
