@@ -12,7 +12,6 @@ from quire.errors import (
     BranchClosed,
     BranchExists,
     BranchNotFound,
-    CommitUnknown,
     Conflict,
     ExpectationFailed,
     NotFastForward,
@@ -21,13 +20,14 @@ from quire.errors import (
     TagExists,
     TagNotFound,
 )
-from quire.lake.core import Core, now_after
+from quire.lake.core import Core
 from quire.lake.edits import Edit
 from quire.lake.line import LiveBranch, no_branch, open_branch
+from quire.lake.marks import mark
 from quire.lake.names import check_ref
 from quire.lake.receipt import Receipt
-from quire.ledger import FORMAT, MAIN, History, Learnt, Line, Point, Record, State, new_id, new_ref
-from quire.store import Outcome, run_parallel
+from quire.ledger import MAIN, History, Learnt, Line, Point, State, new_id, new_ref
+from quire.store import run_parallel
 
 if TYPE_CHECKING:
     from quire.lake.lake import Lake
@@ -114,31 +114,7 @@ def delete(core: Core, name: str) -> None:
 
 
 def _close(live: LiveBranch) -> None:
-    state = live.state
-    while not state.closed:
-        record = Record(
-            format=FORMAT,
-            branch=live.line.branch,
-            slot=state.slot + 1,
-            write=new_id(),
-            previous=state.write,
-            time=now_after(state.time),
-            kind="closed",
-            epoch=state.epoch,
-            checkpoint=state.checkpoint,
-        )
-        appended = live.core.ledger.append(record)
-        if appended.outcome is Outcome.COMMITTED:
-            return
-        if appended.outcome is Outcome.UNKNOWN:
-            raise CommitUnknown(
-                f"The store did not say whether branch {live.name!r} was closed.",
-                next="Delete it again; that is safe.",
-                branch=live.name,
-                slot=record.slot,
-                write=record.write,
-            )
-        state = live.lost(appended.winner)
+    mark(live, "closed")
 
 
 def _is_open(core: Core, name: str) -> bool:

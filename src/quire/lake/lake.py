@@ -15,6 +15,7 @@ from quire.lake import adopt, branches, diff, revert, tokens
 from quire.lake.background import Background
 from quire.lake.core import Core
 from quire.lake.line import LiveBranch, open_branch
+from quire.lake.marks import mark
 from quire.lake.names import parse_commit, parse_time
 from quire.lake.receipt import CommitInfo, Log, Receipt
 from quire.lake.snapshot import Snapshot
@@ -280,6 +281,18 @@ class Lake:
         """A new commit that undoes an earlier one. Rows that later commits changed again are a conflict."""
         self._core.check_writable()
         return revert.revert(self, self._point(commit)[0], message)
+
+    def claim(self) -> int:
+        """Take this branch over: every handle that was open before can never publish on it again.
+
+        Its commits are refused with `Fenced`, in every process and on every machine, without clock or lease. Handles
+        opened later go on from here. Returns the branch's new epoch.
+        """
+        self._core.check_writable()
+        with self._live.publishing:
+            self._live.refresh()
+            self._live.epoch = mark(self._live, "claim").epoch
+        return self._live.epoch
 
     def outcome(self, unsettled: CommitUnknown | Transaction) -> Outcome:
         """Settle an unknown commit with one read: COMMITTED, CONFLICT, or UNKNOWN while the slot is still empty."""

@@ -1,0 +1,146 @@
+"""The writer epoch: who was there before a claim can never publish again."""
+
+from __future__ import annotations
+
+import multiprocessing
+import threading
+from pathlib import Path
+
+import pytest
+
+import quire
+from quire.errors import BranchClosed, Fenced, ReadOnly
+from quire.store import metering
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> quire.Lake:
+    made = quire.create(tmp_path / "lake", backfill=False)
+    made.create_table("t", [{"id": 1}])
+    return made
+
+
+def append(lake: quire.Lake, number: int) -> None:
+    with lake.transaction() as tx:
+        tx["t"].append([{"id": number}])
+
+
+def ids(lake: quire.Lake) -> list[int]:
+    return sorted(r["id"] for r in lake["t"].to_pylist())
+
+
+def test_a_handle_that_was_open_before_is_fenced_for_good_and_the_claimer_goes_on(lake: quire.Lake) -> None:
+    zombie = quire.open(lake.uri, backfill=False)
+    assert lake.claim() == 1
+    append(lake, 2)
+    for _ in range(2):
+        with pytest.raises(Fenced) as refused:
+            append(zombie, 99)
+        assert refused.value.epoch == 1
+        assert not refused.value.retryable
+        zombie.refresh()
+    assert ids(lake) == [1, 2]
+    assert ids(zombie) == [1, 2]
+
+
+def test_a_transaction_in_flight_when_the_branch_is_claimed_is_refused(lake: quire.Lake) -> None:
+    zombie = quire.open(lake.uri, backfill=False)
+    tx = zombie.transaction()
+    tx["t"].append([{"id": 99}])
+    lake.claim()
+    with pytest.raises(Fenced):
+        tx.commit()
+    assert ids(lake) == [1]
+
+
+def test_a_handle_opened_after_the_claim_writes_and_a_second_claim_fences_the_first(lake: quire.Lake) -> None:
+    assert lake.claim() == 1
+    later = quire.open(lake.uri, backfill=False)
+    append(later, 2)
+    assert later.claim() == 2
+    with pytest.raises(Fenced):
+        append(lake, 99)
+    append(later, 3)
+    assert ids(later) == [1, 2, 3]
+
+
+def test_claimers_that_race_all_win_and_only_the_last_stays(lake: quire.Lake) -> None:
+    handles = [quire.open(lake.uri, backfill=False) for _ in range(4)]
+    epochs: dict[int, int] = {}
+
+    def claim(number: int) -> None:
+        epochs[number] = handles[number].claim()
+
+    threads = [threading.Thread(target=claim, args=(n,)) for n in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+    assert sorted(epochs.values()) == [1, 2, 3, 4]
+    last = max(epochs, key=lambda n: epochs[n])
+    for number, handle in enumerate(handles):
+        if number == last:
+            append(handle, 2)
+        else:
+            with pytest.raises(Fenced):
+                append(handle, 99)
+    assert ids(quire.open(lake.uri)) == [1, 2]
+
+
+def zombie_process(uri: str, opened: multiprocessing.Queue[str], go: multiprocessing.Queue[str]) -> None:
+    lake = quire.open(uri, backfill=False)
+    opened.put("open")
+    go.get(timeout=60)
+    try:
+        append(lake, 99)
+        opened.put("committed")
+    except Fenced:
+        opened.put("fenced")
+
+
+def test_a_zombie_in_another_process_is_fenced(lake: quire.Lake) -> None:
+    context = multiprocessing.get_context("spawn")
+    answers, go = context.Queue(), context.Queue()
+    process = context.Process(target=zombie_process, args=(lake.uri, answers, go))
+    process.start()
+    assert answers.get(timeout=60) == "open"
+    lake.claim()
+    go.put("go")
+    assert answers.get(timeout=60) == "fenced"
+    process.join()
+    assert ids(lake) == [1]
+
+
+def test_branches_are_claimed_apart_and_a_claim_survives_checkpoints_and_cold_opens(lake: quire.Lake) -> None:
+    b = lake.create_branch("b")
+    stale = quire.open(lake.uri, branch="b", backfill=False)
+    b.claim()
+    append(lake, 2)
+    with pytest.raises(Fenced):
+        append(stale, 99)
+    for number in range(3, 40):
+        append(b, number)
+    b.flush()
+    assert quire.open(lake.uri, branch="b").claim() == 2
+    assert ids(b) == [1, *range(3, 40)]
+
+
+def test_the_claim_is_one_request_and_no_commit_of_the_log(lake: quire.Lake) -> None:
+    lake.refresh()
+    with metering() as cost:
+        lake.claim()
+    assert cost.requests == {"get": 1, "create": 1}
+    assert [c.id for c in lake.log()] == ["1.0", "0.0"]
+    append(lake, 2)
+    assert [c.id for c in lake.log()] == ["3.0", "1.0", "0.0"]
+    assert lake.at(commit="1.0")["t"].count() == 1
+
+
+def test_a_claim_needs_a_writable_open_branch(lake: quire.Lake) -> None:
+    with pytest.raises(ReadOnly):
+        quire.open(lake.uri, read_only=True).claim()
+    b = lake.create_branch("b")
+    lake.delete_branch("b")
+    with pytest.raises(BranchClosed):
+        b.claim()
