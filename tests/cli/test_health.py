@@ -124,3 +124,16 @@ def test_the_doctor_names_variables_and_never_their_values(
     ran = run("doctor", lake, "--json")
     assert "AWS_SECRET_ACCESS_KEY" in ran.json["variables"]
     assert "hunter2" not in ran.out
+
+
+def test_verify_says_what_it_looked_at_and_exits_1_when_something_is_wrong(run: Run, lake: str) -> None:
+    sound = run("verify", lake, "--json").json
+    assert (sound["ok"], sound["findings"]) == (True, [])
+    assert sound["records"] > 1
+    assert "nothing is wrong" in run("verify", lake).out
+
+    gone = min((Path(plain(lake, "events")) / "data").iterdir())
+    gone.unlink()
+    broken = run("verify", lake, "--json", code=1).json
+    assert [f["check"] for f in broken["findings"]] == ["file"]
+    assert gone.name in run("verify", lake, code=1).out

@@ -1,4 +1,4 @@
-"""Plain readers and writers, and the state of the environment: backfill, adopt, doctor."""
+"""Plain readers and writers, the data and the environment: backfill, adopt, verify, doctor."""
 
 from __future__ import annotations
 
@@ -69,6 +69,24 @@ def adopt(session: Session, table: TableName) -> None:
         session.output.line(f"nothing to adopt: {table} was written by Quire alone")
     else:
         session.output.line(f"adopted as {done.commit} on {done.branch}: {', '.join(done.details or done.ops)}")
+
+
+@command(app, "verify", branch=False)
+def verify(session: Session) -> None:
+    """Check all data of the lake: records, checkpoints, pinned files, plain heads. Exits 1 if anything is wrong."""
+    with session.read() as lake, session.output.progress("checking") as progress:
+        found = lake.verify(lambda what, count: progress.count(count))
+    if session.output.as_json:
+        session.output.document(found.to_dict())
+    else:
+        counts = found.to_dict()
+        names = ("branches", "records", "checkpoints", "pins", "files", "bytes")
+        session.output.fields([(name, counts[name]) for name in names])
+        for finding in found.findings:
+            session.output.line(f"wrong: {finding.where}: {finding.message}")
+        session.output.line("nothing is wrong" if found.ok else f"{len(found.findings)} thing(s) wrong")
+    if not found.ok:
+        raise typer.Exit(1)
 
 
 @dataclasses.dataclass

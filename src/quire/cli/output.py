@@ -98,7 +98,7 @@ class Output:
             bars.SpinnerColumn(),
             bars.TextColumn("{task.description}"),
             bars.BarColumn(),
-            bars.TextColumn("{task.completed:,.0f} rows"),
+            bars.TextColumn("{task.completed:,.0f}"),
             bars.TimeElapsedColumn(),
         )
         with bars.Progress(*columns, console=Console(stderr=True), transient=True) as shown:
@@ -118,12 +118,16 @@ class Progress:
 
         return pa.RecordBatchReader.from_batches(reader.schema, self.watch(reader))
 
+    def count(self, done: int) -> None:
+        """So many more are done."""
+        self.rows += done
+        if self._bar is not None:
+            self._bar.update(self._task, completed=self.rows)
+
     def watch(self, batches: Iterable[Any]) -> Iterator[Any]:
         for batch in batches:
             yield batch
-            self.rows += batch.num_rows
-            if self._bar is not None:
-                self._bar.update(self._task, completed=self.rows)
+            self.count(batch.num_rows)
 
 
 def clean(text: str) -> str:

@@ -202,6 +202,17 @@ class TableFormat(Protocol):
         """
         ...
 
+    def files(self, pin: Pin, table: str) -> dict[str, int | None]:
+        """Every file that a pinned state needs, relative to its location, with its size where it is known.
+
+        A name that ends in `/` is a folder that must not be empty.
+        """
+        ...
+
+    def head_differs(self, pin: Pin) -> str | None:
+        """How the plain HEAD differs from the pin that it claims to be; None when it does not, or claims nothing."""
+        ...
+
     def is_at(self, pin: Pin, version: int, commit: str) -> bool: ...
     def undo(self, work: Work, before: Pin, after: Pin, *, key: Sequence[str]) -> bool:
         """Take back, in `work`, the rows by which `after` differs from `before`; False when they were changed since."""

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 from quire.errors import CommitUnknown, Conflict, DeadlineExceeded, InvalidInput, Unsupported
 from quire.formats import Promotion
-from quire.lake import adopt, branches, diff, revert, tokens
+from quire.lake import adopt, branches, diff, revert, tokens, verify
 from quire.lake.background import Background
 from quire.lake.core import Core
 from quire.lake.line import LiveBranch, open_branch
@@ -414,6 +414,14 @@ class Lake:
             "pending_backfill": sorted(pending) if self._live.is_main else [],
             "background_failures": list(self._background.failures),
         }
+
+    def verify(self, progress: verify.Progress | None = None) -> verify.Verification:
+        """Check the whole lake: every branch's log, its checkpoints, every pinned file, and what plain readers see.
+
+        Reads only. `progress(what, count)` is told as it goes on.
+        """
+        self._core.check()
+        return verify.verify(self._core, progress)
 
     def foreign(self) -> list[Promotion]:
         """Tables to which a plain Lance client wrote behind Quire's back."""

@@ -14,6 +14,7 @@ from quire.formats.lance.net import data_bytes
 from quire.formats.lance.promote import COUNTER, LAKE, WRITE, cleans_itself, head_of, inspect, promote
 from quire.formats.lance.session import LanceSession
 from quire.formats.lance.undo import undo
+from quire.formats.lance.verify import difference_of, needed
 from quire.formats.lance.view import LanceView
 from quire.formats.lance.work import LanceWork
 from quire.formats.protocol import Foreign, Head, Promotion
@@ -125,6 +126,17 @@ class LanceFormat:
         return Graft(
             self._session, pin, base, head, same=same, key=key, ops=found.ops, properties=properties, table=table
         )
+
+    def files(self, pin: Pin, table: str) -> dict[str, int | None]:
+        return needed(self._session.open(pin, table))
+
+    def head_differs(self, pin: Pin) -> str | None:
+        handle, head = inspect(self._session, pin.location, self._lake)
+        if head.counter is None and head.version > pin.head and str(head.version) != pin.version:
+            return f"Version {head.version} of the plain table was written by a plain Lance client."
+        if str(head.version) != pin.version and head.counter != pin.counter:
+            return None  # not backfilled yet, or further
+        return difference_of(self._session.open(pin), handle)
 
     def is_at(self, pin: Pin, version: int, commit: str) -> bool:
         """Whether linear version `version` is exactly the state that this commit pinned."""

@@ -163,6 +163,11 @@ def _described(handle: LanceDataset) -> list[Any]:
     return list(handle.describe_indices()) if handle.has_index else []
 
 
+def segments(handle: LanceDataset) -> list[str]:
+    """Ids of everything stored for the table's indexes; each has a folder of its own."""
+    return [str(segment.uuid) for index in _described(handle) for segment in index.segments]
+
+
 def _stored(handle: LanceDataset, name: str) -> list[Any]:
     """The stored segments of an index, as an operation wants them to remove."""
     from lance.dataset import Index

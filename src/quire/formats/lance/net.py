@@ -200,7 +200,7 @@ class Stager:
                 removed.append(number)
             else:
                 updated.append(metadata)
-                self.files.append(_deletion_path(number, metadata))
+                self.files.append(deletion_path(number, metadata))
         return updated, removed
 
 
@@ -219,7 +219,7 @@ def numbers(handle: LanceDataset, added: Sequence[Added]) -> dict[int, int]:
     }
 
 
-def _deletion_path(number: int, metadata: FragmentMetadata) -> str:
+def deletion_path(number: int, metadata: FragmentMetadata) -> str:
     described = metadata.to_json()["deletion_file"]
     suffix = "arrow" if described["file_type"] == "array" else "bin"
     return f"_deletions/{number}-{described['read_version']}-{described['id']}.{suffix}"
