@@ -34,10 +34,43 @@ def test_rows_whose_background_write_failed_are_not_left_out_of_the_commit(tmp_p
         tx["t"].count()
     mend_data_folder(folder)
 
-    assert tx.status == "discarded"
-    with pytest.raises(TransactionClosed):
+    with pytest.raises(StorageError):
         tx.commit()
+    assert tx.status == "discarded"
     assert lake["t"].to_pylist() == [{"id": 1}]
+
+
+def test_a_transaction_that_was_given_up_does_not_end_as_if_all_were_well(tmp_path: Path) -> None:
+    lake = quire.create(tmp_path / "lake", backfill=False)
+    lake.create_table("a", [{"id": 1}])
+    lake.create_table("b", [{"id": 1, "v": 1}], key="id")
+
+    def program(tx: quire.Transaction) -> str:
+        tx["a"].append([{"id": 2}])
+        folder = break_data_folder(lake, "b")
+        with pytest.raises(StorageError):
+            tx["b"].upsert([{"id": 1, "v": 2}])
+        mend_data_folder(folder)
+        return "done"
+
+    with pytest.raises(TransactionClosed, match="given up"):
+        lake.transact(program)
+    assert lake["a"].count() == 1
+
+
+def test_a_read_that_fails_leaves_the_transaction_as_it_was(tmp_path: Path) -> None:
+    lake = quire.create(tmp_path / "lake", backfill=False)
+    lake.create_table("a", [{"id": 1}])
+    lake.create_table("b", [{"id": 1}])
+    folder = Path(lake.uri) / lake["b"].describe()["location"]
+    fresh = quire.open(lake.uri, backfill=False)
+    with fresh.transaction() as tx:
+        tx["a"].append([{"id": 2}])
+        shutil.move(folder, folder.with_name("aside"))
+        with pytest.raises(quire.QuireError):
+            tx["b"].to_arrow()
+        shutil.move(folder.with_name("aside"), folder)
+    assert lake["a"].count() == 2
 
 
 def test_an_upsert_that_fails_in_storage_discards_the_transaction(tmp_path: Path) -> None:

@@ -67,6 +67,12 @@ def adopt(session: Session, table: TableName) -> None:
         session.output.document(done.to_dict())
     elif done.commit is None:
         session.output.line(f"nothing to adopt: {table} was written by Quire alone")
+    elif done.branch != lake.branch_name:
+        session.output.line(
+            f"not combined with the lake's own commits: {table} as the plain client left it is kept as commit"
+            f" {done.commit} of branch {done.branch}; the rows of {lake.branch_name} stay as they are"
+        )
+        session.output.line(f"compare them with: quire diff LAKE {lake.branch_name} {done.branch}")
     else:
         session.output.line(f"adopted as {done.commit} on {done.branch}: {', '.join(done.details or done.ops)}")
 
@@ -74,7 +80,7 @@ def adopt(session: Session, table: TableName) -> None:
 @command(app, "verify", branch=False)
 def verify(session: Session) -> None:
     """Check all data of the lake: records, checkpoints, pinned files, plain heads. Exits 1 if anything is wrong."""
-    with session.read() as lake, session.output.progress("checking") as progress:
+    with session.read() as lake, session.output.progress("verify", unit="checked") as progress:
         found = lake.verify(lambda what, count: progress.count(count))
     if session.output.as_json:
         session.output.document(found.to_dict())

@@ -86,7 +86,7 @@ class Output:
             sys.stderr.write(clean(text) + "\n")
 
     @contextmanager
-    def progress(self, what: str, total: int | None = None) -> Iterator[Progress]:
+    def progress(self, what: str, total: int | None = None, *, unit: str = "rows") -> Iterator[Progress]:
         """A bar on a terminal for work that may take long; nothing in a pipe or with `--json`."""
         if self.as_json or not sys.stderr.isatty():
             yield Progress()
@@ -98,7 +98,7 @@ class Output:
             bars.SpinnerColumn(),
             bars.TextColumn("{task.description}"),
             bars.BarColumn(),
-            bars.TextColumn("{task.completed:,.0f}"),
+            bars.TextColumn("{task.completed:,.0f} " + unit),
             bars.TimeElapsedColumn(),
         )
         with bars.Progress(*columns, console=Console(stderr=True), transient=True) as shown:

@@ -87,6 +87,8 @@ def _read(data: Any, schema: pa.Schema | None, table: str) -> Source:
     if isinstance(data, Mapping):
         return _from_columns(dict(data), schema, table)
     if _is_frame(data, "pandas"):
+        # A named index is data; the numbers that pandas gives to rows are not.
+        data = data.reset_index() if any(name is not None for name in data.index.names) else data
         return _from_table(pa.Table.from_pandas(data, preserve_index=False).replace_schema_metadata(None))
     if hasattr(data, "__arrow_c_stream__"):
         return _from_stream(data)
@@ -121,7 +123,8 @@ def fit(data: Source, schema: pa.Schema, *, table: str, missing: Missing = "erro
     if extra:
         raise SchemaMismatch(
             f"Table {table!r} has no column {_names(extra)}.",
-            next=f"Its columns are {_names(schema.names)}; drop the extra ones or add them with add_columns.",
+            next=f"Its columns are {_names(schema.names)}; drop the extra ones or add them with add_columns"
+            " (`quire table add-column`).",
             table=table,
             unexpected=extra,
         )
@@ -130,13 +133,14 @@ def fit(data: Source, schema: pa.Schema, *, table: str, missing: Missing = "erro
         lacking = required if missing == "null" else absent
         raise SchemaMismatch(
             f"The data for table {table!r} lacks column {_names(lacking)}.",
-            next="Supply it" + ("." if required else ', or pass missing="null" to fill it with nulls.'),
+            next="Supply it" + ("." if required else ', or pass missing="null" (`--fill-missing`) to fill in nulls.'),
             table=table,
             missing=lacking,
         )
     target = pa.schema([f for f in schema if not only or f.name in have])
     for field in target:
-        if field.name in have and not _castable(data.schema.field(field.name).type, field.type):
+        fits = field.name not in have or _castable(data.schema.field(field.name).type, field.type)
+        if not fits and not _all_null(data, field.name):
             raise _wrong_type(table, field, data.schema.field(field.name).type)
     if data.schema.equals(target):
         return data
@@ -145,6 +149,11 @@ def fit(data: Source, schema: pa.Schema, *, table: str, missing: Missing = "erro
         [convert(b) for b in data.batches] if data.whole else (convert(b) for b in data.batches)
     )
     return Source(target, batches, data.whole)
+
+
+def _all_null(data: Source, name: str) -> bool:
+    """Whether a column in memory has no value at all: then it has no type either, whatever pandas called it."""
+    return data.whole and all(b.column(name).null_count == b.num_rows for b in data.batches)
 
 
 @dataclass
@@ -162,6 +171,8 @@ class _Fitter:
                 arrays.append(pa.nulls(batch.num_rows, field.type))
                 continue
             column = batch.column(index)
+            if column.null_count == len(column):
+                column = pa.nulls(len(column), field.type)
             if column.type != field.type:
                 try:
                     column = column.cast(field.type)

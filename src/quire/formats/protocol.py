@@ -167,6 +167,10 @@ class Promotion:
         return {"table": self.table, "outcome": self.outcome, "version": self.version, "detail": self.detail}
 
 
+class AlreadyAdopted(Exception):
+    """The foreign change that is being adopted was adopted by somebody else first."""
+
+
 @dataclass(frozen=True)
 class Foreign:
     """What a plain writer did since the last state it had in common with Quire."""

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from quire.errors import Conflict, ForeignWriter, InvalidInput
-from quire.formats import Foreign, Head, Promotion
+from quire.formats import AlreadyAdopted, Foreign, Head, Promotion
 from quire.lake import branches
 from quire.lake.core import Core
 from quire.lake.edits import Edit
@@ -81,7 +81,11 @@ def adopt(lake: Lake, name: str) -> Adoption:
     try:
         _graft(tx, base.tables[table.info.id], found, same=same, key=table.info.key)
         receipt = tx.commit()
+    except AlreadyAdopted:
+        return Adoption(name, None, live.name, (), ())
     except Conflict:
+        if live.refresh().tables[table.info.id].pin.head >= found.head:
+            return Adoption(name, None, live.name, (), ())  # somebody else was faster
         return _onto_branch(lake, table, base, found)
     return Adoption(name, receipt.commit, live.name, found.ops, found.details)
 

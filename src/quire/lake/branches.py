@@ -129,9 +129,15 @@ def line_of(core: Core, name: str) -> Line:
     if name == MAIN:
         return Line(branch=core.about.main)
     ref, _ = core.refs.get("branch", name)
-    if ref is None or ref.line is None:
-        raise no_branch(name)
-    return ref.line
+    if ref is not None and ref.line is not None:
+        return ref.line
+    # The log names branches by id, because names come and go.
+    for other in core.refs.list("branch"):
+        if other.line is not None and other.line.branch == name:
+            return other.line
+    if name == core.about.main:
+        return Line(branch=name)
+    raise no_branch(name)
 
 
 def fast_forward(lake: Lake, source: LiveBranch) -> Receipt:
@@ -171,8 +177,9 @@ def _learnt(here: State, there: State) -> Learnt:
 def adopt_pin(here: State, there: State, table: str) -> Edit | None:
     """The edit that makes `table` here what it is there; None when it is the same."""
     mine, theirs = here.tables.get(table), there.tables.get(table)
-    if mine == theirs or (mine and theirs and mine.pin == theirs.pin and mine.info == theirs.info):
-        return None
+    same_place = mine and theirs and mine.pin.location == theirs.pin.location and mine.info == theirs.info
+    if mine and theirs and same_place and mine.pin.version == theirs.pin.version:
+        return None  # the same state; counters are each branch's own
     if theirs is None:
         assert mine is not None
         return Edit(mine.info, mine, ops=["drop"], dropped=True)

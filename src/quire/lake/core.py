@@ -161,7 +161,11 @@ def _ledger(store: Store, about: FormatFile) -> Ledger:
 
 
 def _exists(store: Store) -> LakeExists:
-    return LakeExists(f"There is already a lake at {store.uri}.", next="Open it with quire.open.", uri=store.uri)
+    return LakeExists(
+        f"There is already a lake at {store.uri}.",
+        next="Open it with quire.open, or pass exist_ok=True (`--exist-ok`).",
+        uri=store.uri,
+    )
 
 
 def default_author() -> str:

@@ -161,7 +161,9 @@ class Lake:
         return history.at_time(self._live.refresh(), parse_time(when))
 
     def _point(self, commit: str) -> tuple[Point, Line | None]:
-        """`12.0` of this branch's line, or `name:12.0` of another branch, whose line comes along."""
+        """`12.0` of this branch's line, `HEAD`, or `name:12.0` of another branch, whose line comes along."""
+        if commit == "HEAD":
+            return self._live.refresh().head, None
         name, separator, rest = commit.rpartition(":") if isinstance(commit, str) else ("", "", commit)
         if separator:
             line = branches.line_of(self._core, name)
@@ -217,8 +219,12 @@ class Lake:
         if_head: str | None = None,
         isolation: Isolation = "snapshot",
         timeout: float | None = None,
+        fresh: bool = False,
     ) -> Transaction:
         """Begin a transaction on the newest commit this handle knows of; it costs no request.
+
+        Commits that others made since this handle last looked are met when it publishes. With `fresh=True` it looks
+        first, for one request, so that reads and conditions see them.
 
         `token` makes the commit idempotent; `expect={"table": version}` and `if_head="12.0"` are the caller's own
         compare-and-swap; `timeout` is in seconds and counts until publish.
@@ -233,6 +239,7 @@ class Lake:
             if_head=if_head,
             isolation=isolation,
             timeout=timeout,
+            fresh=fresh,
             backfill=self._backfill,
         )
 
@@ -343,7 +350,7 @@ class Lake:
         """The commit that a commit id, tag or branch name means (None: this branch's head), and a line to it."""
         if at is None:
             return self._live.refresh().head, self._live.line
-        if _is_commit(at):
+        if _is_commit(at) or at == "HEAD":
             point, line = self._point(at)
             return point, line or self._live.line
         if branches.has_tag(self._core, at):

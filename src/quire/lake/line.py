@@ -120,13 +120,13 @@ class LiveBranch:
         if somebody_waits(self.core.store, self.line.branch):
             self.met_others()
 
-    def pending(self) -> list[str]:
+    def pending(self, state: State | None = None) -> list[str]:
         """Ids of tables whose plain HEAD may be behind. What is in memory has no plain readers."""
         if self.core.store.scheme == "memory":
             return []
         return [
             t.info.id
-            for t in self._state.tables.values()
+            for t in (state or self._state).tables.values()
             if t.commit.slot > self.backfilled and self._promoted.get(t.info.id, 0) < t.pin.counter
         ]
 
@@ -153,7 +153,7 @@ class LiveBranch:
 
     def _promote_all(self, every: bool) -> list[Promotion]:
         state = self._state
-        wanted = list(state.tables.values()) if every else [state.tables[i] for i in self.pending()]
+        wanted = list(state.tables.values()) if every else [state.tables[i] for i in self.pending(state)]
 
         def one(index: int) -> Promotion:
             table = wanted[index]

@@ -83,6 +83,14 @@ def _check_expectations(tx: Transaction, seen: State) -> None:
     for name, version in tx.expect.items():
         table = seen.by_name(name)
         actual = table.pin.counter if table else 0
+        if table is None and version != 0:
+            raise ExpectationFailed(
+                f"There is no table {name!r}, but version {version} of it is expected.",
+                next="Look at the tables; a table that must not exist is expected at version 0.",
+                table=name,
+                expected=version,
+                actual=0,
+            )
         if actual != version:
             raise ExpectationFailed(
                 f"Table {name!r} is at version {actual}, not {version}.",
@@ -97,7 +105,7 @@ def _check_expectations(tx: Transaction, seen: State) -> None:
 def _check_names(tx: Transaction, seen: State, rivals: dict[str, list[Rival]]) -> None:
     names = seen.names()
     for edit in tx.edits.values():
-        if not edit.changed:
+        if not edit.changed or (edit.dropped and edit.info.id in seen.tables):
             continue
         if edit.created or edit.renamed:
             holder = names.get(edit.info.name)
@@ -171,9 +179,6 @@ def _check_reads(tx: Transaction, seen: State, rivals: dict[str, list[Rival]]) -
         if check.table not in rivals:
             continue
         edit, now = tx.edits[check.table], seen.tables.get(check.table)
-        if now is not None and edit.work is not None and edit.work.changed and edit.work.on(now.pin):
-            check.run(edit.info.name, edit.work.view())
-            continue
         if now is None:
             raise Conflict(
                 f"Table {edit.info.name!r}, which this transaction relied on, was dropped.",

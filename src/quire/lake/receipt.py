@@ -132,14 +132,15 @@ class Log:
         raise IndexError(index)
 
     def __repr__(self) -> str:
-        shown = [f"{c.id}  {c.time:%Y-%m-%d %H:%M:%S}  {c.author}  {c.message}" for c in Log(self._source, 20)]
+        most = 20 if self._limit is None else self._limit
+        shown = [f"{c.id}  {c.time:%Y-%m-%d %H:%M:%S}  {c.author}  {c.message}" for c in Log(self._source, most)]
         return "\n".join(shown)
 
     def _repr_html_(self) -> str:
         rows = "".join(
             f"<tr><td>{escape(c.id)}</td><td>{c.time:%Y-%m-%d %H:%M:%S}</td><td>{escape(c.author)}</td>"
             f"<td>{escape(c.message)}</td><td>{escape(', '.join(c.tables))}</td></tr>"
-            for c in Log(self._source, 50)
+            for c in Log(self._source, 50 if self._limit is None else self._limit)
         )
         head = "<tr><th>commit</th><th>time</th><th>author</th><th>message</th><th>tables</th></tr>"
         return f"<table>{head}{rows}</table>"

@@ -83,6 +83,10 @@ def _tables(connection: duckdb.DuckDBPyConnection, query: str) -> set[str]:
 
     def walk(node: Any) -> None:
         if isinstance(node, dict):
+            if node.get("type") == "SHOW_REF" and not node.get("query"):
+                raise InvalidExpression(
+                    "A query reads tables; it does not list them.", next="lake.tables() lists them.", query=query
+                )
             if node.get("type") == "BASE_TABLE" and node.get("table_name"):
                 if node.get("schema_name"):
                     raise InvalidExpression(
@@ -112,7 +116,7 @@ def _explain(error: Exception, query: str, tables: Sequence[str], named: Iterabl
             if name in message:
                 return no_table(name, tables)
     return InvalidExpression(
-        f"The query cannot be run: {re.sub(r' ?Did you mean .*', '', message)}",
+        f"The query cannot be run: {re.sub(r' ?Did you mean .*', '', message).rstrip('.')}.",
         next=f"Tables of this snapshot: {', '.join(sorted(tables)) if tables else 'none'}.",
         query=query,
     )

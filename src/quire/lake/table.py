@@ -18,6 +18,23 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 
+WRITES = frozenset(
+    (
+        "append",
+        "insert",
+        "upsert",
+        "update",
+        "delete",
+        "overwrite",
+        "add",
+        "merge_insert",
+        "create_index",
+        "add_columns",
+    )
+)
+"""What people try on a table that they hold from a snapshot."""
+
+
 class Rows:
     """Rows that stream: from a scan, a search or a SQL query. Consumed once.
 
@@ -85,6 +102,9 @@ class Rows:
         polars = _need("polars")
         frame: pl.DataFrame = polars.from_arrow(self.to_arrow())
         return frame
+
+    def __repr__(self) -> str:
+        return f"<Rows of {', '.join(self.schema.names)}, {'read' if self._taken else 'not read yet'}>"
 
     def _repr_html_(self) -> str:
         return "<i>rows not read yet: call to_arrow(), to_pandas() or to_polars()</i>"
@@ -193,7 +213,7 @@ class Table:
         if len(vectors) != 1:
             raise InvalidInput(
                 f"Table {self.name!r} has {len(vectors)} vector columns.",
-                next=f"Name one with column=: {', '.join(vectors)}." if vectors else "A vector search needs one.",
+                next=f"Name one with column=: {', '.join(vectors)}." if vectors else _no_vector(self.schema),
                 table=self.name,
             )
         return vectors[0]
@@ -250,6 +270,13 @@ class Table:
     def _view(self) -> View:
         return self._open()
 
+    def __getattr__(self, name: str) -> Any:
+        if name in WRITES:
+            raise AttributeError(
+                f"A table of a snapshot is only read. To write: with lake.transaction() as tx: tx[...].{name}(…)"
+            )
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+
     def __reduce__(self) -> tuple[Any, ...]:
         return _from_snapshot, (self._owner, self.name)
 
@@ -259,6 +286,14 @@ class Table:
     def _repr_html_(self) -> str:
         columns = "".join(f"<tr><td>{escape(f.name)}</td><td>{escape(str(f.type))}</td></tr>" for f in self.schema)
         return f"<b>{escape(self.name)}</b> version {self.version}, {self._state.pin.rows} rows<table>{columns}</table>"
+
+
+def _no_vector(schema: pa.Schema) -> str:
+    lists = [f.name for f in schema if str(f.type).startswith(("list", "large_list"))]
+    advice = "A vector column is a fixed-size list of floats."
+    if lists:
+        advice += f' Make one of {lists[0]!r} with alter_column("{lists[0]}", type=pa.list_(pa.float32(), N)).'
+    return advice
 
 
 def _failed(error: Exception) -> QuireError:

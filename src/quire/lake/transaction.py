@@ -67,6 +67,7 @@ class Transaction:
         if_head: str | None = None,
         isolation: Isolation = "snapshot",
         timeout: float | None = None,
+        fresh: bool = False,
         backfill: bool = True,
         base: State | None = None,
     ) -> None:
@@ -81,6 +82,8 @@ class Transaction:
         self.expect = dict(expect or {})
         self.if_head = parse_commit(if_head) if if_head is not None else None
         self.isolation: Isolation = isolation
+        if fresh:
+            live.refresh()
         self.deadline = None if timeout is None else time.monotonic() + timeout
         self.write = new_id()
         self.at = base or live.state
@@ -94,6 +97,7 @@ class Transaction:
         self.learnt: Learnt | None = None
         self.parents: tuple[Point, ...] = ()
         self.status: Status = "open"
+        self._broken: BaseException | None = None
         self.slot: int | None = None
         self.receipt: Receipt | None = None
         self.meter = Meter()
@@ -108,13 +112,30 @@ class Transaction:
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if self.status != "open":
-            return
-        if error is None:
+    ) -> bool:
+        if error is None and self._broken is not None and self.status == "discarded":
+            raise TransactionClosed(
+                "This transaction was given up when a statement failed half-way; nothing was committed.",
+                next="Run it again from the start.",
+                status=self.status,
+            ) from self._broken
+        if self.status == "open" and error is None:
             self.commit()
-        else:
-            self.discard()
+            return False
+        self.discard()
+        return isinstance(error, QuireError) and self._was_done_before()
+
+    def _was_done_before(self) -> bool:
+        """Whether a statement failed only because this token's work is already committed: then all is well."""
+        if (self.stream is None and self.token is None) or self.status != "discarded":
+            return False
+        done = tokens.used(self.live.refresh(), self.stream, self.token)
+        if done is False:
+            return False
+        self.status = "committed"
+        where = done.commit if isinstance(done, Point) else None
+        self.receipt = Receipt(where, self.live.name, repeated=True, cost=self.meter.to_dict())
+        return True
 
     def commit(self) -> Receipt:
         """Publish.
@@ -153,20 +174,25 @@ class Transaction:
             )
 
     @contextlib.contextmanager
-    def _guarded(self) -> Iterator[None]:
+    def _guarded(self, *, read: bool = False) -> Iterator[None]:
         """Meter a step, and give the transaction up when the step may have stopped half-way.
 
-        A refusal, and an exception of the program's own iterator, leave the transaction as it was before the step.
+        A refusal, an exception of the program's own iterator and a read that fails leave it as it was before the step.
         """
         try:
             with attached(self.meter):
                 yield
         except BaseException as error:
             refused = isinstance(error, InvalidInput | NotFound | AlreadyExists | Conflict | Refused)
-            broken = isinstance(error, QuireError | MemoryError) or not isinstance(error, Exception)
-            if broken and not refused:
+            harmless = refused or (read and isinstance(error, Exception))
+            if not harmless and (isinstance(error, QuireError | MemoryError) or not isinstance(error, Exception)):
+                self._broken = error
                 self.discard()
             raise
+
+    def __repr__(self) -> str:
+        names = ", ".join(e.info.name for e in self.edits.values() if e.changed) or "nothing"
+        return f"<Transaction {self.message!r} on {self.live.name!r}, {self.status}: {names} changed>"
 
     # -- tables -----------------------------------------------------------------------------------------------
 
@@ -269,7 +295,7 @@ class Transaction:
     def sql(self, query: str, params: Sequence[Any] | dict[str, Any] | None = None) -> Rows:
         """A SELECT over all tables as this transaction sees them, its own writes included."""
         self._check_open()
-        with self._guarded():
+        with self._guarded(read=True):
             return sql.run(query, params, self._names, lambda name: self[name]._view().dataset())
 
     def _view(self, edit: Edit, *, note: bool = True) -> View:

@@ -50,7 +50,7 @@ class TransactionTable(Table):
 
     def _view(self) -> View:
         self._tx._check_open()
-        with self._tx._guarded():
+        with self._tx._guarded(read=True):
             return self._open()
 
     # -- rows -------------------------------------------------------------------------------------------------
@@ -185,9 +185,24 @@ class TransactionTable(Table):
         with attached(self._tx.meter):
             view = self._tx._view(self._edit, note=False)
             table = values_table(values, columns, view.schema, self.name)
-            check = Check(kind, self._edit.info.id, tuple(columns), table)
-            check.run(self.name, view)
-        self._tx.checks.append(check)
+            Check(kind, self._edit.info.id, tuple(columns), table).run(self.name, view)
+            values = self._resting_on_base(kind, columns, table, view)
+        if values.num_rows:
+            self._tx.checks.append(Check(kind, self._edit.info.id, tuple(columns), values))
+
+    def _resting_on_base(self, kind: str, columns: Sequence[str], values: Any, view: View) -> Any:
+        """The values for which the answer came from the base rather than from this transaction's own writes.
+
+        Only those can change under it, and only the base is asked again.
+        """
+        base, work = self._edit.base, self._edit.work
+        if base is None:
+            return values.slice(0, 0)
+        if work is not None and work.changed:
+            view = self._tx.live.core.format(base.pin.format).open(base.pin, self.name)
+        there = {tuple(row.values()) for row in view.has(tuple(columns), values).to_pylist()}
+        wanted = [(tuple(row.values()) in there) == (kind == "key-exists") for row in values.to_pylist()]
+        return values.filter(wanted)
 
     # -- plumbing ---------------------------------------------------------------------------------------------
 
@@ -204,6 +219,9 @@ class TransactionTable(Table):
                 table=self.name,
             )
         return columns
+
+    def __repr__(self) -> str:
+        return f"<Table {self.name!r} inside a transaction>"
 
     def __reduce__(self) -> Any:
         raise Unsupported(

@@ -76,7 +76,8 @@ def fold(state: State, record: Record, *, upto: int | None = None) -> State:
             _apply(tables, change, head)
         streams = _streams(streams, commit)
         if commit.learnt is not None:
-            tokens = {**commit.learnt.tokens, **tokens}
+            # Here the work was done by this commit, whatever commit of the other branch did it first.
+            tokens = {**{t: (head, minted) for t, (_, minted) in commit.learnt.tokens.items()}, **tokens}
             since = max(filter(None, (since, commit.learnt.since)), default=None)
         if commit.token is not None:
             tokens = {**tokens, commit.token.id: (head, commit.token.minted)}

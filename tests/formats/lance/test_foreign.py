@@ -14,6 +14,7 @@ from tests.formats.lance.conftest import content, place, plain, rows
 
 import quire
 from quire.errors import AlreadyExists, ColumnNotFound, Conflict, InvalidInput, NotFound, TableNotFound
+from quire.lake import adopt
 from quire.lake.edits import Edit
 
 Writer = Callable[[str], Any]
@@ -316,3 +317,36 @@ def test_a_foreign_write_that_removes_the_key_column_is_kept_on_a_branch(tmp_pat
     assert (side.to_pylist(), side.key) == ([{"v": 10}], ())
     assert (lake["t"].to_pylist(), lake["t"].key) == ([{"id": 1, "v": 10}], ("id",))
     assert [p.outcome for p in lake.backfill()] == ["promoted"]
+
+
+def test_one_foreign_write_is_adopted_once_by_two_adopters(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    lake = quire.create(tmp_path / "lake", backfill=False)
+    lake.create_table("t", [{"id": 1}])
+    plain_append(lake, "t", [{"id": 2}])
+    other = quire.open(lake.uri, backfill=False)
+    graft = adopt._graft
+
+    def and_somebody_is_faster(*args: Any, **options: Any) -> None:
+        graft(*args, **options)
+        monkeypatch.setattr(adopt, "_graft", graft)
+        assert other.adopt("t").commit == "2.0"
+
+    monkeypatch.setattr(adopt, "_graft", and_somebody_is_faster)
+    assert lake.adopt("t").commit is None
+    assert sorted(r["id"] for r in lake["t"].to_pylist()) == [1, 2]
+    assert [b.name for b in lake.branches()] == ["main"]
+
+
+def test_a_transaction_open_while_a_foreign_write_is_acknowledged_keeps_its_account(tmp_path: Path) -> None:
+    lake = quire.create(tmp_path / "lake", backfill=False)
+    lake.create_table("t", pa.table({"id": pa.array([1]), "who": ["ours"]}), key="id")
+    with lake.transaction() as tx:
+        tx["t"].insert([{"id": 2, "who": "ours"}])
+    mine = lake.transaction()
+    mine["t"].insert([{"id": 50, "who": "ours"}])
+    plain_append(lake, "t", [{"id": 2, "who": "theirs"}])
+    assert quire.open(lake.uri, backfill=False).adopt("t").branch.startswith("foreign/")
+    mine.commit()
+    assert [p.outcome for p in lake.backfill()] == ["promoted"]
+    where = f"{lake.uri}/{lake['t'].describe()['location']}"
+    assert sorted(lance.dataset(where).to_table()["id"].to_pylist()) == [1, 2, 50]

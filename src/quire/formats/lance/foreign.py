@@ -14,13 +14,13 @@ from quire.errors import Conflict, DuplicateKeys
 from quire.formats.keys import check_distinct
 from quire.formats.lance import match
 from quire.formats.lance.columns import manifest_name
-from quire.formats.lance.net import Added, Net, data_bytes
+from quire.formats.lance.net import NONE, Added, Net, data_bytes, split
 from quire.formats.lance.promote import head_of
 from quire.formats.lance.rebase import files
 from quire.formats.lance.session import LanceSession
 from quire.formats.lance.statements import Keyed, Staging, done
 from quire.formats.lance.work import LanceWork
-from quire.formats.protocol import Foreign, Overlap, Staged
+from quire.formats.protocol import AlreadyAdopted, Foreign, Overlap, Staged
 from quire.ledger import Change, Pin
 
 if TYPE_CHECKING:
@@ -33,6 +33,7 @@ OPS = {
     "Delete": "delete",
     "CreateIndex": "index",
     "Rewrite": "compact",
+    "BaseOperation": "compact",  # the reservation of fragment numbers that comes before a compaction
     "Merge": "schema",
     "Project": "schema",
     "UpdateConfig": "schema",
@@ -111,12 +112,23 @@ class Graft(LanceWork):
     def _move(self, key: Sequence[str]) -> None:
         """Put the foreign rows on the pin, which holds more than the foreign writer saw."""
         unknown = Change(table="", name=self.table, ops=("adopt",))
-        if self.rebase(self.pin, [unknown]) is not None:
+        if self._key_taken(key) or self.rebase(self.pin, [unknown]) is not None:
             raise Conflict(
                 f"The foreign write to table {self.table!r} touches rows that the lake has changed since.",
                 next="It is kept on a branch of its own; take from there what you need.",
                 table=self.table,
             )
+
+    def _key_taken(self, key: Sequence[str]) -> bool:
+        """Whether a foreign row has the key of any row that the pin holds and the foreign writer did not remove."""
+        for statement in self.statements:
+            if isinstance(statement, Keyed):
+                pinned = self.session.open(self.pin)
+                addresses, _, _ = match.where_key(pinned, key, statement.keys)
+                for number, offsets in split(addresses).items():
+                    if not np.isin(offsets, self.net.deleted.get(number, NONE)).all():
+                        return True
+        return False
 
     def _check_unique(self, key: Sequence[str], keys: Any) -> None:
         """A plain client knows no keys: what it wrote may break one."""
@@ -131,6 +143,8 @@ class Graft(LanceWork):
             raise self.key_conflict(twice)
 
     def rebase(self, onto: Pin, theirs: Sequence[Change]) -> Overlap | None:
+        if any("adopt" in c.ops and c.pin is not None and c.pin.head >= int(self.head.version) for c in theirs):
+            raise AlreadyAdopted
         if self.exclusive:
             return Overlap("rows", hard=True)
         overlap = super().rebase(onto, theirs)

@@ -30,6 +30,47 @@ def normalise(kind: str) -> str:
     return upper
 
 
+OPTIONS: dict[str, tuple[str, ...]] = {
+    "vector": (
+        *("metric", "num_partitions", "num_sub_vectors", "num_bits", "sample_rate", "max_iterations", "max_iters"),
+        *("m", "ef_construction", "target_partition_size", "ivf_centroids", "pq_codebook", "accelerator"),
+    ),
+    "INVERTED": (
+        *("with_position", "base_tokenizer", "language", "max_token_length", "lower_case", "stem", "prefix_only"),
+        *("remove_stop_words", "custom_stop_words", "ascii_folding", "min_ngram_length", "max_ngram_length"),
+    ),
+    "ZONEMAP": ("rows_per_zone",),
+}
+"""What Lance understands. It ignores other names without a word, and so a typo."""
+
+
+def _check_options(spec: IndexSpec) -> None:
+    known = OPTIONS.get("vector" if spec.kind in VECTOR else spec.kind, ())
+    for name in spec.options:
+        if name not in known:
+            raise InvalidInput(
+                f"A {spec.kind} index has no option {name!r}.",
+                next=f"It takes {', '.join(known)}." if known else "It takes none.",
+                option=name,
+            )
+
+
+def check_vector(field: Any, table: str) -> None:
+    """Refuse a column that holds lists of any length where a vector is needed, and say how to make it one."""
+    kind = field.type
+    if getattr(kind, "list_size", None) is not None:
+        return
+    advice = "A vector column is a fixed-size list of floats."
+    if hasattr(kind, "value_type"):
+        advice += f' Make it one with alter_column("{field.name}", type=pa.list_(pa.float32(), N)), N being its length.'
+    raise InvalidInput(
+        f"Column {field.name!r} of table {table!r} is {kind}, not a vector.",
+        next=advice,
+        table=table,
+        column=field.name,
+    )
+
+
 @dataclass
 class Built:
     """An index that was built, and the data files it covers, to see whether it still fits a newer base."""
@@ -52,11 +93,14 @@ class Indexes:
 
     def want(self, handle: LanceDataset, spec: IndexSpec, *, replace: bool, table: str) -> None:
         require(handle, [spec.column], table)
+        _check_options(spec)
+        if spec.kind in VECTOR:
+            check_vector(handle.schema.field(spec.column), table)
         stored = _named(handle, spec.name) is not None and spec.name not in self.dropped
         if not replace and (spec.name in self.wanted or stored):
             raise AlreadyExists(
                 f"Table {table!r} already has an index {spec.name!r}.",
-                next="Give another name, or replace=True to build it anew.",
+                next="Give another name, or replace=True (`--replace`) to build it anew.",
                 table=table,
                 index=spec.name,
             )

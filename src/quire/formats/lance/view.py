@@ -9,7 +9,7 @@ import numpy as np
 
 from quire.errors import ColumnNotFound, InvalidExpression, InvalidInput, QuireError
 from quire.formats.lance import match
-from quire.formats.lance.indexes import describe
+from quire.formats.lance.indexes import check_vector, describe
 from quire.formats.lance.session import LanceSession, first_line, is_gone, metered, translate
 from quire.formats.protocol import Search
 
@@ -122,6 +122,8 @@ class LanceView:
 
         kind = self.schema.field(column).type if self.schema.get_field_index(column) >= 0 else None
         width = getattr(kind, "list_size", None)
+        if kind is not None and width is None:
+            check_vector(self.schema.field(column), self.table)
         if width is None or not pa.types.is_floating(getattr(kind, "value_type", None)):
             raise ColumnNotFound(
                 f"Table {self.table!r} has no vector column {column!r}.",

@@ -73,7 +73,7 @@ class LanceWork:
         return self.base.schema
 
     def on(self, pin: Pin) -> bool:
-        return self.pin.version == pin.version
+        return self.pin == pin
 
     def view(self) -> LanceView:
         handle, _ = self._current()
