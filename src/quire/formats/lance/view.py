@@ -122,7 +122,7 @@ class LanceView:
 
         kind = self.schema.field(column).type if self.schema.get_field_index(column) >= 0 else None
         width = getattr(kind, "list_size", None)
-        if kind is not None and width is None:
+        if width is None and hasattr(kind, "value_type"):
             check_vector(self.schema.field(column), self.table)
         if width is None or not pa.types.is_floating(getattr(kind, "value_type", None)):
             raise ColumnNotFound(
