@@ -9,6 +9,8 @@
 [{'name': 'Ada', 'city': 'London'}]
 """
 
+from typing import TYPE_CHECKING, Any
+
 from quire import errors
 from quire.errors import (
     CommitUnknown,
@@ -31,8 +33,15 @@ from quire.lake import (
     open,
     token,
 )
+from quire.lake import validators as _validators
 from quire.ledger import StreamToken
 from quire.store import Outcome
+from quire.store.telemetry import prometheus as metrics
+
+if TYPE_CHECKING:
+    from quire.graph.graph import Graph as Graph
+
+_validators.provide("graph", "quire.graph")
 
 __version__ = "0.1.0"
 
@@ -40,6 +49,7 @@ __all__ = [
     "CommitInfo",
     "CommitUnknown",
     "Conflict",
+    "Graph",
     "KeyConflict",
     "Lake",
     "Log",
@@ -55,6 +65,21 @@ __all__ = [
     "TransactionTable",
     "create",
     "errors",
+    "metrics",
     "open",
     "token",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """The graph and its languages are loaded when they are first asked for."""
+    if name == "Graph":
+        from quire.graph.graph import Graph
+
+        globals()[name] = Graph
+        return Graph
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -7,7 +7,10 @@
     │   ├── InvalidExpression       a filter, an expression or SQL that does not parse or bind
     │   ├── InvalidToken            an idempotency token that is malformed or too old
     │   ├── SchemaMismatch          data whose columns or types do not fit the table
-    │   └── DuplicateKeys           one batch holds the same key twice, or a null key
+    │   ├── DuplicateKeys           one batch holds the same key twice, or a null key
+    │   ├── InvalidSchema           a graph schema that cannot be understood or contradicts itself
+    │   ├── InvalidQuery            a graph query that does not parse, does not fit the schema, or lacks a parameter
+    │   └── IntegrityError          rows that break a rule of the graph: each with its type, id, property and rule
     ├── NotFound                look at the name
     │   ├── LakeNotFound  TableNotFound  ColumnNotFound
     │   └── BranchNotFound  TagNotFound  CommitNotFound
@@ -17,9 +20,11 @@
     │   ├── KeyConflict             the same key was inserted by both
     │   ├── NameConflict            both created or renamed to the same table name
     │   ├── ExpectationFailed       `expect=`, `if_head=` or a checked read no longer holds
-    │   └── NotFastForward          the branches have diverged
+    │   ├── NotFastForward          the branches have diverged
+    │   └── Revoked                 a cleanup came between: what the transaction had staged may be gone
     ├── Refused                 the request is understood and will not be done here
     │   ├── ReadOnly  ForkedProcess  TransactionClosed  ValidatorMissing  Unsupported
+    │   ├── SchemaRefused           a change of the graph's schema that rows or other rules stand against
     │   ├── BranchClosed            the branch was deleted; its log accepts no more commits
     │   ├── Fenced                  another writer has claimed the branch
     │   ├── ForeignWriter           a plain Lance client wrote behind Quire's back
@@ -28,6 +33,7 @@
     ├── SnapshotExpired         cleanup has removed what this snapshot pinned
     ├── StorageError            the object store failed
     │   └── PermissionDenied  UnsafeStore
+    ├── EmbedderError           what makes vectors of texts failed, or answered with something else
     └── FormatError             what is stored cannot be read
         └── CorruptRecord  NewerFormat
 
@@ -135,6 +141,18 @@ class DuplicateKeys(InvalidInput):
     kind = "duplicate-keys"
 
 
+class InvalidSchema(InvalidInput):
+    kind = "invalid-schema"
+
+
+class InvalidQuery(InvalidInput):
+    kind = "invalid-query"
+
+
+class IntegrityError(InvalidInput):
+    kind = "integrity"
+
+
 class NotFound(QuireError):
     kind = "not-found"
     exit_code = 3
@@ -213,6 +231,10 @@ class NotFastForward(Conflict):
     retryable = False
 
 
+class Revoked(Conflict):
+    kind = "revoked"
+
+
 class Refused(QuireError):
     kind = "refused"
     exit_code = 6
@@ -238,6 +260,10 @@ class Unsupported(Refused):
     kind = "unsupported"
 
 
+class SchemaRefused(Refused):
+    kind = "schema-refused"
+
+
 class BranchClosed(Refused):
     kind = "branch-closed"
 
@@ -258,11 +284,21 @@ class DeadlineExceeded(Refused):
 class CommitUnknown(QuireError):
     """The publish was sent and its outcome could not be learnt. Carries `branch`, `slot` and `write`.
 
-    Do not run the transaction again: it may have committed. `lake.outcome(error)` settles it with one read.
+    Do not run the transaction again: it may have committed. `lake.outcome(error)` settles it with one read, and so does
+    `lake.outcome(error.token)`, later and in another program.
     """
 
     kind = "commit-unknown"
     exit_code = 5
+
+    @property
+    def token(self) -> str | None:
+        """What to keep to settle it later: the log, the slot and the write; None when it was no commit."""
+        parts = [self.fields.get(name) for name in ("log", "slot", "write")]
+        return "/".join(map(str, parts)) if None not in parts else None
+
+    def to_dict(self) -> dict[str, Any]:
+        return {**super().to_dict(), **({"token": self.token} if self.token else {})}
 
 
 class SnapshotExpired(QuireError):
@@ -284,6 +320,13 @@ class PermissionDenied(StorageError):
 class UnsafeStore(StorageError):
     kind = "unsafe-store"
     retryable = False
+
+
+class EmbedderError(QuireError):
+    """Nothing was committed. `retryable` is true when the service was busy or could not be reached."""
+
+    kind = "embedder"
+    exit_code = 7
 
 
 class FormatError(QuireError):

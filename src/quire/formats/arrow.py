@@ -7,8 +7,9 @@ frames, lists of dicts, dicts of columns, and iterators of batches larger than m
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from quire.errors import InvalidInput, SchemaMismatch
@@ -36,6 +37,8 @@ class Source:
     def table(self) -> pa.Table:
         import pyarrow as pa
 
+        if isinstance(self.batches, _Kept):
+            return self.batches.table
         return pa.Table.from_batches(self.batches, schema=self.schema)
 
     def feed(self, write: Callable[[pa.RecordBatchReader], T]) -> T:
@@ -57,6 +60,16 @@ class Source:
             if failure:
                 raise failure[0] from None
             raise
+
+
+@dataclass(frozen=True)
+class _Kept:
+    """The batches of a table, made when they are asked for: often the table itself is."""
+
+    table: pa.Table
+
+    def __iter__(self) -> Iterator[pa.RecordBatch]:
+        return iter(self.table.to_batches())
 
 
 def source(data: Any, schema: pa.Schema | None = None, *, table: str = "") -> Source:
@@ -106,6 +119,13 @@ def _read(data: Any, schema: pa.Schema | None, table: str) -> Source:
     raise _unreadable(data)
 
 
+def fitting(data: Any, schema: pa.Schema) -> Source | None:
+    """What `source` and `fit` would make of rows that have the schema already: the usual case, and a quick one."""
+    import pyarrow as pa
+
+    return _whole(data) if isinstance(data, pa.Table) and data.schema.equals(schema) else None
+
+
 def fit(data: Source, schema: pa.Schema, *, table: str, missing: Missing = "error", only: bool = False) -> Source:
     """The same rows in the table's column order and types, or `SchemaMismatch`.
 
@@ -113,6 +133,8 @@ def fit(data: Source, schema: pa.Schema, *, table: str, missing: Missing = "erro
     """
     import pyarrow as pa
 
+    if data.schema.equals(schema):
+        return data
     have, want = set(data.schema.names), set(schema.names)
     extra = [n for n in data.schema.names if n not in want]
     absent = [n for n in schema.names if n not in have]
@@ -216,7 +238,13 @@ def _castable(have: pa.DataType, want: pa.DataType) -> bool:
 
 
 def _from_table(table: pa.Table) -> Source:
-    return plain(Source(table.schema, table.combine_chunks().to_batches(), whole=True))
+    return plain(_whole(table))
+
+
+def _whole(table: pa.Table) -> Source:
+    if table.num_columns and table.column(0).num_chunks > 1:
+        table = table.combine_chunks()
+    return Source(table.schema, _Kept(table), whole=True)
 
 
 def _from_stream(data: Any) -> Source:
@@ -236,9 +264,9 @@ def plain(data: Source) -> Source:
     """Without encodings that tables do not store: views, dictionaries, run lengths, narrow decimals."""
     import pyarrow as pa
 
-    target = plain_schema(data.schema)
-    if target.equals(data.schema):
+    if all(_is_plain(kind) for kind in data.schema.types):
         return data
+    target = plain_schema(data.schema)
 
     def convert(batch: pa.RecordBatch) -> pa.RecordBatch:
         arrays = [_plain_array(c, f.type) for c, f in zip(batch.columns, target, strict=True)]
@@ -253,6 +281,24 @@ def plain_schema(schema: pa.Schema) -> pa.Schema:
     import pyarrow as pa
 
     return pa.schema([pa.field(f.name, _plain_type(f.type), f.nullable, f.metadata) for f in schema])
+
+
+def _is_plain(kind: pa.DataType) -> bool:
+    simple, lists = _plain_ids()
+    if kind.id in lists:
+        return _is_plain(kind.value_type)
+    return kind.id in simple or _plain_type(kind) == kind
+
+
+@cache
+def _plain_ids() -> tuple[frozenset[int], frozenset[int]]:
+    """Types that are stored as they are, which most columns have; and lists, which are if their values are."""
+    import pyarrow as pa
+
+    kinds = (pa.int8, pa.int16, pa.int32, pa.int64, pa.uint8, pa.uint16, pa.uint32, pa.uint64, pa.float16, pa.float32)
+    more = (pa.float64, pa.bool_, pa.string, pa.large_string, pa.binary, pa.large_binary, pa.date32, pa.date64)
+    lists = (pa.list_(pa.int8()), pa.list_(pa.int8(), 1), pa.large_list(pa.int8()))
+    return frozenset(kind().id for kind in (*kinds, *more)), frozenset(kind.id for kind in lists)
 
 
 def _plain_type(kind: pa.DataType) -> pa.DataType:
@@ -280,6 +326,24 @@ def _plain_type(kind: pa.DataType) -> pa.DataType:
 
 def _plain_field(field: pa.Field) -> pa.Field:
     return field.with_type(_plain_type(field.type))
+
+
+def selected(reader: pa.RecordBatchReader, columns: Sequence[str] | None) -> pa.RecordBatchReader:
+    """The same rows with these columns only, as far as they are there."""
+    import pyarrow as pa
+
+    if columns is None:
+        return reader
+    names = [name for name in columns if name in reader.schema.names]
+    schema = pa.schema([reader.schema.field(name) for name in names])
+    return pa.RecordBatchReader.from_batches(schema, (batch.select(names) for batch in reader))
+
+
+def empty(schema: pa.Schema, columns: Sequence[str] | None = None) -> pa.RecordBatchReader:
+    """No rows of a schema."""
+    import pyarrow as pa
+
+    return selected(pa.RecordBatchReader.from_batches(schema, []), columns)
 
 
 def _plain_array(array: pa.Array, target: pa.DataType) -> pa.Array:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import base64
 import hashlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from quire.errors import ColumnNotFound, DuplicateKeys, InvalidInput
+from quire.formats.alike import suspects
 from quire.ledger import Keys
 
 if TYPE_CHECKING:
@@ -54,19 +55,19 @@ def canonical(value: Any) -> tuple[bytes, bytes]:
 
 def disjoint(mine: Keys, theirs: Iterable[Keys]) -> bool | None:
     """True: no key in common. None: the records cannot tell, look at the data."""
-    if mine.hashes is None:
-        return None
-    own = _unpack(mine.hashes)
+    own = hashes_of(mine)
     for other in theirs:
-        if other.columns != mine.columns or other.hashes is None:
+        found = hashes_of(other)
+        if own is None or found is None or other.columns != mine.columns or own & found:
             return None
-        if own & _unpack(other.hashes):
-            return None
-    return True
+    return None if own is None else True
 
 
-def _unpack(text: str) -> set[bytes]:
-    raw = base64.b64decode(text)
+def hashes_of(keys: Keys) -> set[bytes] | None:
+    """The hashes, apart; None when there were too many to list."""
+    if keys.hashes is None:
+        return None
+    raw = base64.b64decode(keys.hashes)
     return {raw[i : i + 8] for i in range(0, len(raw), 8)}
 
 
@@ -94,8 +95,8 @@ def check_columns(on: Sequence[str], schema: pa.Schema, table: str) -> None:
             )
 
 
-def check_distinct(keys: pa.Table, on: Sequence[str], table: str) -> None:
-    """Refuse null keys and keys that occur twice in one batch: the result would depend on luck."""
+def check_present(keys: pa.Table | pa.RecordBatch, on: Sequence[str], table: str) -> None:
+    """Refuse null keys."""
     for name in on:
         if keys.column(name).null_count:
             raise DuplicateKeys(
@@ -104,13 +105,58 @@ def check_distinct(keys: pa.Table, on: Sequence[str], table: str) -> None:
                 table=table,
                 column=name,
             )
-    counts = keys.group_by(list(on), use_threads=False).aggregate([([], "count_all")])
-    if counts.num_rows == keys.num_rows:
-        return
+
+
+def check_distinct(keys: pa.Table, on: Sequence[str], table: str) -> None:
+    """Refuse null keys and keys that occur twice in one batch: the result would depend on luck."""
+    check_present(keys, on, table)
+    twice = _twice(keys, on)
+    if twice.num_rows:
+        raise repeated(twice.slice(0, 5).to_pylist(), table)
+
+
+def are_distinct(keys: pa.Table, on: Sequence[str]) -> bool:
+    """Whether no two rows are alike in these columns."""
+    return not _twice(keys, on).num_rows
+
+
+def _twice(keys: pa.Table, on: Sequence[str]) -> pa.Table:
+    """What several of the rows have in these columns. Zero is zero, whatever its sign."""
+    import pyarrow as pa
     import pyarrow.compute as pc
 
-    twice = counts.filter(pc.greater(counts["count_all"], 1)).select(list(on)).slice(0, 5).to_pylist()
-    raise DuplicateKeys(
+    some = suspects(keys, on).select(list(on))
+    for place, column in enumerate(some.columns):
+        if pa.types.is_floating(column.type):
+            plain = pc.add(column.cast(pa.float64()), 0.0)
+            some = some.set_column(place, some.schema.field(place).with_type(plain.type), plain)
+    counts = some.group_by(list(on), use_threads=False).aggregate([([], "count_all")])
+    return counts.filter(pc.greater(counts["count_all"], 1)).select(list(on))
+
+
+def masks(keep: Mapping[str, Any], rows: pa.Table, on: Sequence[str], table: str) -> dict[str, Any]:
+    """Masks of an upsert by column, as numpy arrays; those that are false throughout are left out."""
+    import numpy as np
+
+    found = {}
+    for name, given in keep.items():
+        mask = np.asarray(given, bool)
+        if name in on or rows.schema.get_field_index(name) < 0 or mask.shape != (rows.num_rows,):
+            raise InvalidInput(
+                f"keep takes for column {name!r} of table {table!r} one truth value per row, and the column must be in"
+                " the data and no part of the key.",
+                next="Correct it.",
+                table=table,
+                column=name,
+            )
+        if mask.any():
+            found[name] = mask
+    return found
+
+
+def repeated(twice: list[dict[str, Any]], table: str) -> DuplicateKeys:
+    """The error for keys that one batch holds more than once."""
+    return DuplicateKeys(
         f"The data for table {table!r} has the same key more than once: {show(twice)}.",
         next="Keep one row per key.",
         table=table,

@@ -7,12 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from quire.errors import Conflict, ForeignWriter, InvalidInput
+from quire.errors import Conflict, ForeignWriter, IntegrityError, InvalidInput
 from quire.formats import AlreadyAdopted, Foreign, Head, Promotion
 from quire.lake import branches
 from quire.lake.core import Core
@@ -20,7 +19,7 @@ from quire.lake.edits import Edit
 from quire.lake.names import no_table
 from quire.lake.transaction import Transaction
 from quire.ledger import State, TableState, new_id
-from quire.store import run_parallel
+from quire.store import clock, run_parallel
 
 if TYPE_CHECKING:
     from quire.lake.lake import Lake
@@ -75,7 +74,12 @@ def adopt(lake: Lake, name: str) -> Adoption:
     if not _is_foreign(table, head):
         return Adoption(name, None, live.name, (), ())
     found = format_.foreign(table.pin, head)
-    base, same = _state_of(lake, table, found, now)
+    try:
+        base, same = _state_of(lake, table, found, now)
+    except ForeignWriter:
+        if now.floor == 0:
+            raise
+        return _onto_branch(lake, table, now, found)  # where it began was cleaned up: it cannot be compared any more
     tx = lake.transaction(f"adopt foreign write to {name} (version {head.version})")
     tx.at = base
     try:
@@ -83,17 +87,20 @@ def adopt(lake: Lake, name: str) -> Adoption:
         receipt = tx.commit()
     except AlreadyAdopted:
         return Adoption(name, None, live.name, (), ())
-    except Conflict:
+    except (Conflict, IntegrityError):  # others changed the same, or the rows break a rule of the table
         if live.refresh().tables[table.info.id].pin.head >= found.head:
             return Adoption(name, None, live.name, (), ())  # somebody else was faster
         return _onto_branch(lake, table, base, found)
     return Adoption(name, receipt.commit, live.name, found.ops, found.details)
 
 
-def _graft(tx: Transaction, then: TableState, found: Foreign, *, same: bool, key: Sequence[str]) -> None:
-    """Make the foreign change the work of a transaction."""
-    # A state that breaks the table's key is kept without one.
+def _graft(
+    tx: Transaction, then: TableState, found: Foreign, *, same: bool, key: Sequence[str], guarded: bool = True
+) -> None:
+    """Make the foreign change the work of a transaction; a state that breaks the key or rules is kept without them."""
     info = then.info if key == then.info.key else msgspec.structs.replace(then.info, key=tuple(key))
+    if not guarded:
+        info = msgspec.structs.replace(info, validator=None)
     edit = Edit(info, then, ops=["adopt", *dict.fromkeys(found.ops)])
     format_ = tx.live.core.format(then.pin.format)
     edit.work = format_.graft(then.pin, found, same=same, key=key, write=tx.write, table=then.info.name)
@@ -125,12 +132,12 @@ def _state_of(lake: Lake, table: TableState, found: Foreign, now: State) -> tupl
 def _onto_branch(lake: Lake, table: TableState, base: State, found: Foreign) -> Adoption:
     """Keep the foreign state on a branch of its own, and let main go on from its own."""
     stem = table.info.name.replace(":", "-")[:60]
-    name = f"foreign/{stem}-{found.head}-{datetime.now(UTC):%Y%m%d%H%M%S}-{new_id()[:4]}"
-    branches.create(lake._core, lake._live.line, name, base.head)
+    name = f"foreign/{stem}-{found.head}-{clock.now():%Y%m%d%H%M%S}-{new_id()[:4]}"
+    branches.create(lake._core, lake._live, lake._live.line, name, base.head)
     side = lake.branch(name)
     tx = side.transaction(f"foreign write to {table.info.name} (version {found.head})")
-    # On its own branch the state is kept as it is, even where it breaks the key.
-    _graft(tx, base.tables[table.info.id], found, same=True, key=())
+    # On its own branch the state is kept as it is, even where it breaks the key or a rule.
+    _graft(tx, base.tables[table.info.id], found, same=True, key=(), guarded=False)
     receipt = tx.commit()
     _acknowledge(lake, table, found, name)
     return Adoption(table.info.name, receipt.commit, name, found.ops, found.details)

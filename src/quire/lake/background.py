@@ -8,13 +8,12 @@ from __future__ import annotations
 import atexit
 import contextlib
 import os
-import threading
-import time
 import weakref
 from collections.abc import Callable, Hashable
 from typing import Any
 
 from quire.errors import QuireError
+from quire.store import clock, quietly
 
 DRAIN_SECONDS = 60.0
 IDLE_SECONDS = 2.0
@@ -27,21 +26,32 @@ class Background:
 
     def __init__(self) -> None:
         self._tasks: dict[Hashable, tuple[float, Callable[[], Any]]] = {}
-        self._changed = threading.Condition()
+        self._lasting: set[Hashable] = set()
+        """Tasks that come again and again for as long as something is held; nobody waits for them."""
+        self._changed = clock.condition()
         self._busy = False
-        self._thread: threading.Thread | None = None
+        self._thread: clock.Thread | None = None
         self.failures: list[str] = []
         self._pid = os.getpid()
         _alive.add(self)
 
-    def submit(self, name: Hashable, task: Callable[[], Any], *, delay: float = 0.0) -> None:
+    def submit(self, name: Hashable, task: Callable[[], Any], *, delay: float = 0.0, lasting: bool = False) -> None:
+        """Run a task later. One that is `lasting` keeps to its time, and `drain` leaves it alone."""
         with self._changed:
-            due = time.monotonic() + delay
+            if lasting:
+                self._lasting.add(name)
+            due = clock.monotonic() + delay
             waiting = self._tasks.get(name)
             self._tasks[name] = (min(due, waiting[0]) if waiting else due, task)
             if self._thread is None or not self._thread.is_alive():
-                self._thread = threading.Thread(target=self._run, name="quire-background", daemon=True)
-                self._thread.start()
+                self._thread = clock.start(self._run, "quire-background")
+            self._changed.notify_all()
+
+    def cancel(self, name: Hashable) -> None:
+        """Forget a task that waits."""
+        with self._changed:
+            self._tasks.pop(name, None)
+            self._lasting.discard(name)
             self._changed.notify_all()
 
     def drain(self, timeout: float = DRAIN_SECONDS) -> bool:
@@ -50,16 +60,20 @@ class Background:
             return (
                 True  # a forked child: the parent does its own work, and a lock copied by the fork may be held for ever
             )
-        deadline = time.monotonic() + timeout
+        deadline = clock.monotonic() + timeout
         with self._changed:
-            self._tasks = {name: (0.0, task) for name, (_, task) in self._tasks.items()}
+            due = {n: (0.0, task) for n, (_, task) in self._tasks.items() if n not in self._lasting}
+            self._tasks.update(due)
             self._changed.notify_all()
-            while self._tasks or self._busy:
-                left = deadline - time.monotonic()
+            while self._waiting() or self._busy:
+                left = deadline - clock.monotonic()
                 if left <= 0 or not (self._thread and self._thread.is_alive()):
-                    return not (self._tasks or self._busy)
+                    return not (self._waiting() or self._busy)
                 self._changed.wait(min(left, 0.5))
         return True
+
+    def _waiting(self) -> bool:
+        return any(name not in self._lasting for name in self._tasks)
 
     def _run(self) -> None:
         while True:
@@ -73,10 +87,11 @@ class Background:
                         self._thread = None  # the next task starts another
                         return
                     if wait is not None:
-                        self._changed.wait(max(0.0, wait - time.monotonic()))
+                        self._changed.wait(max(0.0, wait - clock.monotonic()))
                 self._busy = True
             try:
-                task()
+                with quietly():
+                    task()
             except QuireError as error:
                 self._failed(error)
             except Exception as error:
@@ -87,7 +102,7 @@ class Background:
                     self._changed.notify_all()
 
     def _next(self) -> Callable[[], Any] | None:
-        now = time.monotonic()
+        now = clock.monotonic()
         for name, (due, task) in list(self._tasks.items()):
             if due <= now:
                 del self._tasks[name]

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from quire.errors import (
@@ -17,6 +18,7 @@ from quire.errors import (
     NotFastForward,
     QuireError,
     Refused,
+    Revoked,
     TagExists,
     TagNotFound,
 )
@@ -24,10 +26,11 @@ from quire.lake.core import Core
 from quire.lake.edits import Edit
 from quire.lake.line import LiveBranch, no_branch, open_branch
 from quire.lake.marks import mark
-from quire.lake.names import check_ref
+from quire.lake.names import check_ref, closed
+from quire.lake.protect import protect
 from quire.lake.receipt import Receipt
-from quire.ledger import MAIN, History, Learnt, Line, Point, State, new_id, new_ref
-from quire.store import run_parallel
+from quire.ledger import MAIN, History, Learnt, Line, Point, Record, State, new_id, new_ref
+from quire.store import clock, run_parallel
 
 if TYPE_CHECKING:
     from quire.lake.lake import Lake
@@ -73,7 +76,7 @@ def list_branches(core: Core) -> list[BranchInfo]:
     return found
 
 
-def create(core: Core, source: Line, name: str, at: Point) -> None:
+def create(core: Core, live: LiveBranch, source: Line, name: str, at: Point) -> LiveBranch:
     """Create a branch at a commit of a line: the same few requests, however many tables there are."""
     check_ref(name, "branch")
     if name == MAIN:
@@ -83,21 +86,42 @@ def create(core: Core, source: Line, name: str, at: Point) -> None:
         lambda: core.ledger.read(at.branch, [at.slot])[0],
     ]
     (ref, generation), record = run_parallel(reads)
-    if record is None or at.index >= len(record.commits) or not source.contains(at):
-        raise History(core.store, core.ledger, source).no_commit(at.commit)
+    # Before anything is written: when the branch is made, nothing may be left that can fail.
+    known = live.state.head == at and live.state.slot == at.slot
+    state = live.state if known else History(core.store, core.ledger, source).at(at)
+    _check_there(core, source, at, record)
     if ref is not None and ref.kind == "branch" and _is_open(core, name):
         raise _exists(name)
     made = new_ref(
         "branch",
         name,
         author=core.author,
-        time=datetime.now(UTC),
+        time=clock.now(),
         line=source.fork(new_id(), at),
         target=at,
         checkpoint=record.checkpoint,
     )
-    if not core.refs.create("branch", made, generation + 1):
-        raise _exists(name)
+
+    numbers = itertools.count(generation + 1)
+
+    def write() -> None:
+        if not core.refs.create("branch", made, next(numbers)):
+            raise _exists(name)
+
+    def take_back(_: None) -> None:
+        core.refs.create("branch", new_ref("gone", name, author=core.author, time=clock.now()), next(numbers))
+
+    protect(core, live, source, at, write, take_back)
+    assert made.line is not None
+    return LiveBranch(core, name, made.line, made.checkpoint, None, state)
+
+
+def _check_there(core: Core, line: Line, at: Point, record: Record | None) -> None:
+    history = History(core.store, core.ledger, line)
+    if record is not None and record.buried:
+        raise history.expired(at.commit)
+    if record is None or at.index >= len(record.commits) or not line.contains(at):
+        raise history.no_commit(at.commit)
 
 
 def delete(core: Core, name: str) -> None:
@@ -110,7 +134,7 @@ def delete(core: Core, name: str) -> None:
     # Exactly this generation: somebody may make a new branch of the same name as soon as the log is closed.
     with contextlib.suppress(BranchClosed):  # an earlier delete got this far
         _close(LiveBranch(core, name, ref.line, ref.checkpoint, None))
-    core.refs.create("branch", new_ref("gone", name, author=core.author, time=datetime.now(UTC)), generation + 1)
+    core.refs.create("branch", new_ref("gone", name, author=core.author, time=clock.now()), generation + 1)
 
 
 def _close(live: LiveBranch) -> None:
@@ -141,10 +165,23 @@ def line_of(core: Core, name: str) -> Line:
 
 
 def fast_forward(lake: Lake, source: LiveBranch) -> Receipt:
+    """Adopt what another branch has. When a cleanup comes between, look again at where that branch is."""
+    for _ in range(2):
+        try:
+            return _fast_forward(lake, source)
+        except Revoked:
+            source.refresh()
+    return _fast_forward(lake, source)
+
+
+def _fast_forward(lake: Lake, source: LiveBranch) -> Receipt:
     """One commit that adopts every pin by which `source` is ahead."""
     target = lake._live
-    here, there = target.refresh(), source.state
-    last = target.history.records([here.head.slot])[0].commits[here.head.index]
+    here = target.refresh()
+    there = source.refresh()  # afterwards: what is its head now stays until a floor comes after `here`
+    if there.closed:
+        raise closed(source.name)
+    last = target.history.commit(here.head)
     known = last.adopts or here.head
     if known == there.head or target.line.contains(there.head):
         return Receipt(None, target.name)
@@ -155,12 +192,14 @@ def fast_forward(lake: Lake, source: LiveBranch) -> Receipt:
     tx.parents = (there.head,)
     tx.adopts = there.head
     tx.learnt = _learnt(here, there)
-    for table in here.tables.keys() | there.tables.keys():
+    for table in sorted(here.tables.keys() | there.tables.keys()):
         edit = adopt_pin(here, there, table)
         if edit is not None:
             tx.edits[table] = edit
     try:
         return tx.commit()
+    except Revoked:
+        raise
     except (ExpectationFailed, Conflict):
         raise _diverged(target.name, source.name, target.state) from None
 
@@ -207,23 +246,31 @@ def _exists(name: str) -> BranchExists:
 # -- tags ---------------------------------------------------------------------------------------------------------
 
 
-def create_tag(core: Core, name: str, at: Point, line: Line, message: str = "") -> None:
+def create_tag(core: Core, live: LiveBranch, name: str, at: Point, line: Line, message: str = "") -> None:
     """Name a commit. The tag keeps the line that leads to it, so it can be read even after the branch is deleted."""
     check_ref(name, "tag")
     ref, generation = core.refs.get("tag", name)
     if ref is not None and ref.kind == "tag":
         raise _tagged(name)
     [record] = core.ledger.read(at.branch, [at.slot])
-    if record is None or at.index >= len(record.commits) or not line.contains(at):
-        raise History(core.store, core.ledger, line).no_commit(at.commit)
-    made = new_ref("tag", name, author=core.author, time=datetime.now(UTC), target=at, message=message, line=line)
-    if not core.refs.create("tag", made, generation + 1):
-        raise _tagged(name)
+    _check_there(core, line, at, record)
+    made = new_ref("tag", name, author=core.author, time=clock.now(), target=at, message=message, line=line)
+
+    numbers = itertools.count(generation + 1)
+
+    def write() -> None:
+        if not core.refs.create("tag", made, next(numbers)):
+            raise _tagged(name)
+
+    def take_back(_: None) -> None:
+        core.refs.create("tag", new_ref("gone", name, author=core.author, time=clock.now()), next(numbers))
+
+    protect(core, live, line, at, write, take_back)
 
 
 def delete_tag(core: Core, name: str) -> None:
     _, generation = _get_tag(core, name)
-    core.refs.create("tag", new_ref("gone", name, author=core.author, time=datetime.now(UTC)), generation + 1)
+    core.refs.create("tag", new_ref("gone", name, author=core.author, time=clock.now()), generation + 1)
 
 
 def tag_target(core: Core, name: str) -> tuple[Point, Line]:

@@ -7,10 +7,22 @@ import os
 import socket
 import threading
 from collections.abc import Mapping
-from datetime import UTC, datetime
+from datetime import datetime
 
-from quire.errors import ForkedProcess, LakeExists, LakeNotFound, ReadOnly, StorageError, Unsupported
-from quire.formats import TableFormat
+from quire.errors import (
+    CommitUnknown,
+    ForkedProcess,
+    InvalidInput,
+    LakeExists,
+    LakeNotFound,
+    ReadOnly,
+    StorageError,
+    Unsupported,
+)
+from quire.formats import TableFormat, factory
+from quire.lake.background import Background
+from quire.lake.pressure import BOUNDS
+from quire.lake.writers import Writers
 from quire.ledger import (
     FORMAT,
     MAIN,
@@ -21,17 +33,20 @@ from quire.ledger import (
     LogLedger,
     Record,
     Refs,
+    State,
     decode,
     encode,
+    genesis,
     hint_key,
     new_id,
     parse_hint,
     read_hint,
     slot_key,
 )
-from quire.store import Outcome, Store, probe
+from quire.store import Outcome, Store, clock, probe
 
 FORMAT_KEY = "_quire/format.json"
+LEDGERS = ("log", "manifest")
 
 
 class Core:
@@ -42,11 +57,18 @@ class Core:
         self.about = about
         self.read_only = read_only
         self.author = author or default_author()
+        self.grouped = True
+        """Whether transactions of this process share slots."""
         self.ledger: Ledger = _ledger(store, about)
         self.refs = Refs(store)
+        self.writers = Writers(self)
+        self.leases = Background()
+        self.bounds = BOUNDS
         self._formats: dict[str, TableFormat] = {}
         self._lock = threading.Lock()
         self._pid = os.getpid()
+        self.born: State | None = None
+        """The first state of a lake that was created just now."""
         self._hint: tuple[bytes | None] | None = None
 
     def main_hint(self) -> Hint | None:
@@ -78,18 +100,24 @@ class Core:
 
     @staticmethod
     def create(
-        uri: str | os.PathLike[str], options: Mapping[str, str] | None = None, *, author: str | None = None
+        uri: str | os.PathLike[str],
+        options: Mapping[str, str] | None = None,
+        *,
+        author: str | None = None,
+        ledger: str = "log",
     ) -> Core:
         """Make a lake.
 
         Prove that the store honours create-if-absent, write slot 0, then the file that makes it a lake.
         """
+        if ledger not in LEDGERS:
+            raise InvalidInput(f"There is no ledger {ledger!r}.", next=f"Use one of {', '.join(LEDGERS)}.")
         store = Store.open(uri, options)
         if store.get_or_none(FORMAT_KEY) is not None:
             raise _exists(store)
         probe(store)
-        now = datetime.now(UTC)
-        about = FormatFile(format=FORMAT, lake=new_id(), main=new_id(), ledger="log", created=now)
+        now = clock.now()
+        about = FormatFile(format=FORMAT, lake=new_id(), main=new_id(), ledger=ledger, created=now)
         first = Record(
             format=FORMAT,
             branch=about.main,
@@ -105,15 +133,18 @@ class Core:
         body = encode(about)
         created = store.create(FORMAT_KEY, body, mine=lambda found: found == body)
         if created.outcome is Outcome.CONFLICT:
-            store.delete(slot_key(about.main, 0))
+            if ledger == "log":
+                store.delete(slot_key(about.main, 0))
             raise _exists(store)
         if created.outcome is Outcome.UNKNOWN:
-            raise StorageError(
+            raise CommitUnknown(
                 f"The store did not say whether the lake at {store.uri} was created.",
                 next="Open it; if that fails, create it again.",
                 uri=store.uri,
             )
-        return Core(store, about, read_only=False, author=author)
+        core = Core(store, about, read_only=False, author=author)
+        core.born = genesis(first)
+        return core
 
     def check(self) -> None:
         if os.getpid() != self._pid:
@@ -141,16 +172,19 @@ class Core:
             return found
 
     def _make(self, name: str) -> TableFormat:
-        if name == "lance":
-            from quire.formats.lance import LanceFormat
-
-            return LanceFormat(self.store, self.about.lake)
+        make = factory(name)
+        if make is not None:
+            return make(self.store, self.about.lake)
         raise Unsupported(
             f"Tables of format {name!r} are not supported by this Quire.", next="Upgrade Quire.", format=name
         )
 
 
 def _ledger(store: Store, about: FormatFile) -> Ledger:
+    if about.ledger == "manifest":
+        from quire.ledger.manifest import ManifestLedger
+
+        return ManifestLedger(store)
     if about.ledger != "log":
         raise Unsupported(
             f"This lake has a {about.ledger!r} ledger, which this Quire does not know.",
@@ -184,4 +218,4 @@ def now_after(previous: datetime) -> datetime:
     """Record time: the clock, but never at or before the parent's."""
     from datetime import timedelta
 
-    return max(datetime.now(UTC), previous + timedelta(microseconds=1))
+    return max(clock.now(), previous + timedelta(microseconds=1))

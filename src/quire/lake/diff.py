@@ -1,14 +1,22 @@
-"""What changed between two commits: rows by key, or as a multiset where there is no key."""
+"""What changed between two commits: rows by key, or as a multiset where there is no key.
+
+Only what differs is read. With an engine, tasks read and compare, all tables in one job, and the driver learns numbers;
+the rows themselves are frames there.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
 
+from quire.errors import InvalidInput, Unsupported
+from quire.formats import Changed, Comparable
 from quire.lake.core import Core
+from quire.lake.engines import Engine, chosen, provided
 from quire.lake.names import no_table
+from quire.lake.table import Table
 from quire.ledger import State, TableState
 
 if TYPE_CHECKING:
@@ -18,8 +26,11 @@ if TYPE_CHECKING:
 class Diff:
     """Tables that differ between two commits. Rows are read only when a table's numbers or rows are looked at."""
 
-    def __init__(self, core: Core, before: State, after: State, tables: list[str] | None) -> None:
+    def __init__(
+        self, core: Core, before: State, after: State, tables: list[str] | None, engine: Engine = "local"
+    ) -> None:
         self.before, self.after = before.head.commit, after.head.commit
+        chosen(engine)
         found: list[TableDiff] = []
         for table in before.tables.keys() | after.tables.keys():
             old, new = before.tables.get(table), after.tables.get(table)
@@ -33,6 +44,12 @@ class Diff:
         # A table that was dropped and made again under its name gives two entries, the old one first.
         found.sort(key=lambda t: (t.name, t.new is not None))
         self._tables = [t for t in found if tables is None or t.name in tables]
+        changed = [t for t in self._tables if t.kind == "changed"]
+        session = chosen(engine, lambda: sum(t.bytes for t in changed))
+        if session is not None and changed:
+            counted = _Counted(session, changed)
+            for entry in changed:
+                entry.counted = counted
 
     def __iter__(self) -> Iterator[TableDiff]:
         return iter(self._tables)
@@ -69,11 +86,60 @@ class Diff:
 
 
 @dataclass
-class _Rows:
+class RowDiff:
+    """Rows that differ, as Arrow tables. A changed row stands at the same place as it was and as it is."""
+
     added: pa.Table
     changed_before: pa.Table
     changed_after: pa.Table
     removed: pa.Table
+
+    @property
+    def counts(self) -> tuple[int, int, int]:
+        """How many were added, changed and removed."""
+        return self.added.num_rows, self.changed_after.num_rows, self.removed.num_rows
+
+    def first(self, most: int) -> RowDiff:
+        """At most so many of each."""
+        return RowDiff(
+            self.added.slice(0, most),
+            self.changed_before.slice(0, most),
+            self.changed_after.slice(0, most),
+            self.removed.slice(0, most),
+        )
+
+
+What = Literal["added", "changed_before", "changed_after", "removed"]
+
+
+class _Counted:
+    """What a session counted in all tables of a diff. It is asked once, for all of them."""
+
+    def __init__(self, session: Any, tables: Sequence[TableDiff]) -> None:
+        self._session, self._tables = session, tuple(tables)
+        self._found: dict[int, tuple[int, int, int]] | None = None
+
+    def of(self, table: TableDiff) -> tuple[int, int, int]:
+        if self._found is None:
+            pairs = [entry.pair() for entry in self._tables]
+            counts = provided(self._session, "diff").counts(self._session, pairs)
+            self._found = {id(entry): found for entry, found in zip(self._tables, counts, strict=True)}
+        return self._found[id(table)]
+
+    def some(self, table: TableDiff, most: int) -> RowDiff:
+        found: RowDiff = provided(self._session, "diff").some(self._session, table.pair(), most)
+        return found
+
+
+@dataclass(frozen=True)
+class Pair:
+    """Two states of one table for tasks that compare them."""
+
+    name: str
+    changed: Changed
+    before: pa.Schema
+    after: pa.Schema
+    key: tuple[str, ...]
 
 
 @dataclass
@@ -83,6 +149,8 @@ class TableDiff:
     core: Core = field(repr=False)
     old: TableState | None = field(repr=False)
     new: TableState | None = field(repr=False)
+    counted: _Counted | None = field(default=None, repr=False)
+    """Who counts, if it is not this process."""
 
     @property
     def name(self) -> str:
@@ -99,20 +167,30 @@ class TableDiff:
         return "renamed" if self.old.pin.version == self.new.pin.version else "changed"
 
     @property
+    def bytes(self) -> int:
+        """Size of both states: more than is ever read."""
+        return sum(state.pin.bytes for state in (self.old, self.new) if state is not None)
+
+    @property
     def added(self) -> int:
         if self.old is None and self.new is not None:
             return self.new.pin.rows
-        return self.rows.added.num_rows if self.kind == "changed" else 0
+        return self._counts()[0]
 
     @property
     def removed(self) -> int:
         if self.new is None and self.old is not None:
             return self.old.pin.rows
-        return self.rows.removed.num_rows if self.kind == "changed" else 0
+        return self._counts()[2]
 
     @property
     def changed(self) -> int:
-        return self.rows.changed_after.num_rows if self.kind == "changed" else 0
+        return self._counts()[1]
+
+    def _counts(self) -> tuple[int, int, int]:
+        if self.kind != "changed":
+            return 0, 0, 0
+        return self.rows.counts if self.counted is None else self.counted.of(self)
 
     @property
     def columns(self) -> dict[str, list[str]]:
@@ -130,20 +208,65 @@ class TableDiff:
         return self.core.format(state.pin.format).open(state.pin).schema
 
     @cached_property
-    def rows(self) -> _Rows:
-        """The rows themselves, as Arrow tables: added, changed_before, changed_after, removed."""
+    def rows(self) -> RowDiff:
+        """The rows themselves, as Arrow tables: added, changed_before, changed_after, removed. They are read here."""
+        if self.old is None or self.new is None:
+            return self._whole(None)
+        format_ = self.core.format(self.new.pin.format)
+        gone, come = format_.changed_rows(self.old.pin, self.new.pin)
+        return compare(gone.read_all(), come.read_all(), self._key)
+
+    def some(self, most: int) -> RowDiff:
+        """At most so many of the rows of each kind."""
+        if self.old is None or self.new is None:
+            return self._whole(most)
+        return self.rows.first(most) if self.counted is None else self.counted.some(self, most)
+
+    def frame(self, spark: Any, what: What, *, columns: Sequence[str] | None = None) -> Any:
+        """Rows of one kind as a frame of Spark: `added`, `removed`, `changed_before` or `changed_after`.
+
+        Executors read and compare them, whichever engine the diff was asked for. The columns are those of the table
+        before or after, whichever the rows belong to, or some of them.
+        """
+        if what not in ("added", "changed_before", "changed_after", "removed"):
+            raise InvalidInput(
+                f"There are no {what!r} rows.", next="Ask for added, removed, changed_before or changed_after."
+            )
+        session = chosen(spark)
+        if session is None:
+            raise InvalidInput("A frame needs a Spark session.", next="Pass one, or read .rows in this process.")
+        module = provided(session, "diff")
         if self.old is None or self.new is None:
             state = self.new or self.old
             assert state is not None
-            whole = self.core.format(state.pin.format).open(state.pin, state.info.name).scan().read_all()
-            none = whole.slice(0, 0)
-            return _Rows(whole if self.new else none, none, none, whole if self.old else none)
+            held = Table(state, lambda: self.core.format(state.pin.format).open(state.pin, state.info.name))
+            return module.whole(session, held, what == ("added" if self.new is not None else "removed"), columns)
+        return module.frame(session, self.pair(), what, columns)
+
+    def pair(self) -> Pair:
+        """Both states for tasks."""
         assert self.old is not None
         assert self.new is not None
         format_ = self.core.format(self.new.pin.format)
-        gone, come = format_.changed_rows(self.old.pin, self.new.pin)
-        key = tuple(self.new.info.key) if self.new.info.key == self.old.info.key else ()
-        return _compare(gone.read_all(), come.read_all(), key)
+        if not isinstance(format_, Comparable):
+            raise Unsupported(
+                f"Other processes cannot compare states of table {self.name!r}.", next='Use engine="local".'
+            )
+        changed = format_.changed(self.old.pin, self.new.pin)
+        return Pair(self.name, changed, self._schema(self.old), self._schema(self.new), self._key)
+
+    @property
+    def _key(self) -> tuple[str, ...]:
+        assert self.old is not None
+        assert self.new is not None
+        return tuple(self.new.info.key) if self.new.info.key == self.old.info.key else ()
+
+    def _whole(self, limit: int | None) -> RowDiff:
+        state = self.new or self.old
+        assert state is not None
+        whole = self.core.format(state.pin.format).open(state.pin, state.info.name).scan(limit=limit).read_all()
+        none = whole.slice(0, 0)
+        return RowDiff(whole if self.new else none, none, none, whole if self.old else none)
 
     def to_dict(self) -> dict[str, Any]:
         return {
@@ -156,7 +279,7 @@ class TableDiff:
         }
 
 
-def _compare(gone: pa.Table, come: pa.Table, key: tuple[str, ...]) -> _Rows:
+def compare(gone: pa.Table, come: pa.Table, key: tuple[str, ...]) -> RowDiff:
     """Cancel rows that were only moved.
 
     Pair the rest by key. Columns are matched by position, never by pasted names.
@@ -168,7 +291,9 @@ def _compare(gone: pa.Table, come: pa.Table, key: tuple[str, ...]) -> _Rows:
     names = [f"c{i}" for i in range(len(common))]
     fields = ", ".join(names)
     numbered = {
-        label: pa.table([*(t.column(n) for n in common), pa.array(range(t.num_rows), pa.int64())], names=[*names, "n"])
+        label: pa.table(
+            [*(_comparable(t.column(n)) for n in common), pa.array(range(t.num_rows), pa.int64())], names=[*names, "n"]
+        )
         for label, t in (("gone", gone), ("come", come))
     }
 
@@ -192,9 +317,16 @@ def _compare(gone: pa.Table, come: pa.Table, key: tuple[str, ...]) -> _Rows:
                 f"join ({ranked.format(f=fields, t='come')}) c on {same}"
             ).fetchall()
             paired_old, paired_new, differ = {p[0] for p in pairs}, {p[1] for p in pairs}, []
-    return _Rows(
+    return RowDiff(
         added=pick(come, set(range(come.num_rows)) - paired_new),
         changed_before=gone.take(pa.array([d[0] for d in differ], pa.int64())),
         changed_after=come.take(pa.array([d[1] for d in differ], pa.int64())),
         removed=pick(gone, set(range(gone.num_rows)) - paired_old),
     )
+
+
+def _comparable(column: Any) -> Any:
+    """The same values in a type that DuckDB has."""
+    import pyarrow as pa
+
+    return column.cast(pa.string()) if pa.types.is_decimal256(column.type) else column

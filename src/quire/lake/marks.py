@@ -1,4 +1,4 @@
-"""Records without commits: the last one of a branch, and the one by which a writer claims it."""
+"""Records without commits: the last one of a branch, a claim, and the floor that cleanup publishes."""
 
 from __future__ import annotations
 
@@ -6,12 +6,19 @@ from typing import Literal
 
 from quire.errors import CommitUnknown
 from quire.lake.core import now_after
-from quire.lake.line import LiveBranch, closed
-from quire.ledger import FORMAT, Record, new_id
+from quire.lake.line import LiveBranch
+from quire.lake.names import closed
+from quire.ledger import FORMAT, Floor, Point, Record, new_id
 from quire.store import Outcome
 
 
-def mark(live: LiveBranch, kind: Literal["closed", "claim"]) -> Record:
+def mark(
+    live: LiveBranch,
+    kind: Literal["closed", "claim", "floor"],
+    floor: Floor | None = None,
+    *,
+    checkpoint: Point | None = None,
+) -> Record:
     """Append a mark after everything that is there. Whoever loses the slot looks again and takes the next."""
     state = live.state
     write = new_id()
@@ -25,7 +32,8 @@ def mark(live: LiveBranch, kind: Literal["closed", "claim"]) -> Record:
             time=now_after(state.time),
             kind=kind,
             epoch=state.epoch + (kind == "claim"),
-            checkpoint=state.checkpoint,
+            checkpoint=_newest(state.checkpoint, checkpoint),
+            floor=floor,
         )
         appended = live.core.ledger.append(record)
         if appended.outcome is Outcome.COMMITTED:
@@ -42,3 +50,9 @@ def mark(live: LiveBranch, kind: Literal["closed", "claim"]) -> Record:
             )
         state = live.lost(appended.winner)
     raise closed(live.name)
+
+
+def _newest(a: Point | None, b: Point | None) -> Point | None:
+    if a is None or b is None:
+        return a or b
+    return max(a, b, key=lambda p: p.slot)

@@ -5,21 +5,28 @@ This runs before every attempt at a slot, whether a race was lost or not.
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 import msgspec
 
-from quire.errors import Conflict, ExpectationFailed, Fenced, NameConflict
+from quire.errors import Conflict, ExpectationFailed, Fenced, NameConflict, SnapshotExpired
+from quire.formats import Work
 from quire.lake import tokens, validators
 from quire.lake.conflicts import Rival, judge, refuse
 from quire.lake.edits import Edit
-from quire.lake.line import closed
-from quire.ledger import Point, State
+from quire.lake.floors import check_floors
+from quire.lake.names import closed
+from quire.ledger import Pin, Point, State
+from quire.store import run_parallel
 
 if TYPE_CHECKING:
     from quire.lake.transaction import Transaction
 
-MOVES_NO_ROW = frozenset({"index", "compact", "rename"})
+UPKEEP = frozenset({"index", "compact"})
+MOVES_NO_ROW = UPKEEP | {"rename"}
 
 
 class Repeated(Exception):
@@ -47,12 +54,19 @@ def move(tx: Transaction, seen: State, counts: dict[str, int]) -> None:
     _check_expectations(tx, seen)
     rivals = _rivals(tx, seen)
     _check_names(tx, seen, rivals)
-    for edit in tx.edits.values():
-        if edit.info.id in rivals:
-            _move_edit(tx, edit, seen, rivals[edit.info.id], counts)
+    touched = [edit for edit in tx.edits.values() if edit.info.id in rivals]
+    for moved in run_parallel([partial(_move_edit, tx, e, seen, rivals[e.info.id]) for e in touched]):
+        for kind, number in moved.items():
+            counts[kind] += number
+    _check_something_left(tx)
     _check_reads(tx, seen, rivals)
-    _validate(tx)
+    again = not tx.validated or not rivals.keys().isdisjoint(needs(tx))
     tx.at = seen
+    if again and guarded(tx):
+        tx.validated = False  # until they have come to a verdict: the next look compares with this state only
+        _show_newest(tx, seen, rivals)
+        _validate(tx)
+    tx.validated = True
 
 
 def _rivals(tx: Transaction, seen: State) -> dict[str, list[Rival]]:
@@ -60,10 +74,15 @@ def _rivals(tx: Transaction, seen: State) -> dict[str, list[Rival]]:
     found: dict[str, list[Rival]] = {}
     # A base inside a group is compared with the rest of its own slot too.
     after = tx.at.slot - 1 if tx.at.partial else tx.at.slot
-    for record in tx.live.history.between(after, seen.slot):
+    records = tx.live.history.between(after, seen.slot)
+    check_floors(tx, records)
+    for record in records:
+        limit = tx.live.line.limit(record.slot)
         for index, commit in enumerate(record.commits):
             if record.slot == tx.at.slot and index <= tx.at.head.index:
                 continue
+            if limit is not None and index > limit:
+                break  # the branch started before it, inside the group
             for change in commit.changes:
                 rival = Rival(f"{record.slot}.{index}", commit.author, change)
                 found.setdefault(change.table, []).append(rival)
@@ -132,10 +151,11 @@ def _gives_up(edit: Edit, name: str) -> bool:
     return edit.dropped or edit.info.name != name
 
 
-def _move_edit(tx: Transaction, edit: Edit, seen: State, rivals: list[Rival], counts: dict[str, int]) -> None:
-    """Rebase the staged work on one table over what the rivals did, replay it, or raise."""
+def _move_edit(tx: Transaction, edit: Edit, seen: State, rivals: list[Rival]) -> Counter[str]:
+    """Rebase the staged work on one table over what the rivals did, replay it, or raise; how often each was done."""
+    counts: Counter[str] = Counter()
     if not edit.changed:
-        return
+        return counts
     judge(edit.info.name, edit.ops, rivals)
     now = seen.tables[edit.info.id]
     if not edit.renamed and now.info.name != edit.info.name:
@@ -149,23 +169,60 @@ def _move_edit(tx: Transaction, edit: Edit, seen: State, rivals: list[Rival], co
             table=edit.info.name,
             commit=rivals[-1].commit,
         )
-    if work is None or not work.changed or work.on(now.pin):
-        return
-    overlap = work.rebase(now.pin, [r.change for r in rivals])
+    if work is not None and work.changed and not work.on(now.pin):
+        _follow(tx, edit.info.name, work, now.pin, rivals, counts)
+    return counts
+
+
+def _follow(tx: Transaction, table: str, work: Work, onto: Pin, rivals: Sequence[Rival], counts: Counter[str]) -> None:
+    """Bring staged work to `onto`, where the rivals led."""
+    overlap = work.rebase(onto, [r.change for r in rivals])
     if overlap is None:
         counts["rebased"] += 1
         return
+    steps = _steps(rivals)
+    if len(steps) > 1:
+        # Which rows were changed, before or after others were only moved, can be told one step after the other.
+        try:
+            for step in steps:
+                pins = [r.change.pin for r in step if r.change.pin is not None]
+                if pins or step is steps[-1]:
+                    _follow(tx, table, work, onto if step is steps[-1] else pins[-1], step, counts)
+            return
+        except SnapshotExpired:
+            pass  # a state in between is gone
     if overlap.hard:
-        raise refuse(edit.info.name, overlap, rivals)
+        raise refuse(table, overlap, rivals)
     if tx.has_read and overlap.kind != "moved":
-        raise refuse(edit.info.name, overlap, rivals, why="The transaction has read data, so it is not run again here.")
-    work.replay(now.pin)
+        raise refuse(table, overlap, rivals, why="The transaction has read data, so it is not run again here.")
+    work.replay(onto)
     counts["replayed"] += 1
+
+
+def _steps(rivals: Sequence[Rival]) -> list[list[Rival]]:
+    """The rivals in order, each compaction apart from what came before and after it."""
+    steps: list[list[Rival]] = []
+    for rival in rivals:
+        if "compact" in rival.change.ops or not steps or "compact" in steps[-1][-1].change.ops:
+            steps.append([])
+        steps[-1].append(rival)
+    return steps
+
+
+def _check_something_left(tx: Transaction) -> None:
+    """Upkeep that others overtook in every table leaves no commit behind."""
+    edits = [e for e in tx.edits.values() if e.ops]
+    if edits and all(UPKEEP.issuperset(e.ops) and not e.changed for e in edits):
+        raise Conflict(
+            f"Others changed what was compacted or indexed in {', '.join(repr(e.info.name) for e in edits)}.",
+            next="Run it again; nothing is lost by it.",
+            table=edits[0].info.name,
+        )
 
 
 def _check_reads(tx: Transaction, seen: State, rivals: dict[str, list[Rival]]) -> None:
     if tx.isolation == "serializable":
-        for table in read_tables(tx):
+        for table in sorted(read_tables(tx)):
             for rival in rivals.get(table, ()):
                 if set(rival.change.ops) - MOVES_NO_ROW:
                     raise Conflict(
@@ -178,12 +235,12 @@ def _check_reads(tx: Transaction, seen: State, rivals: dict[str, list[Rival]]) -
     for check in tx.checks:
         if check.table not in rivals:
             continue
-        edit, now = tx.edits[check.table], seen.tables.get(check.table)
+        now, name = seen.tables.get(check.table), rivals[check.table][-1].change.name
         if now is None:
             raise Conflict(
-                f"Table {edit.info.name!r}, which this transaction relied on, was dropped.",
+                f"Table {name!r}, which this transaction relied on, was dropped.",
                 next="Decide anew on a fresh snapshot.",
-                table=edit.info.name,
+                table=name,
                 retryable=False,
             )
         check.run(now.info.name, tx.live.core.format(now.pin.format).open(now.pin, now.info.name))
@@ -195,12 +252,37 @@ def read_tables(tx: Transaction) -> set[str]:
     return tx.read_tables | searched
 
 
-def _validate(tx: Transaction) -> None:
-    guarded: dict[str, list[str]] = {}
+def needs(tx: Transaction) -> set[str]:
+    """Ids of the tables whose state matters to a transaction: a validator's verdict rests on what it has read."""
+    tables = {i for i, edit in tx.edits.items() if edit.changed} | {check.table for check in tx.checks}
+    return tables | read_tables(tx) if tx.isolation == "serializable" or guarded(tx) else tables
+
+
+def guarded(tx: Transaction) -> dict[str, list[str]]:
+    """The changed tables that have a validator, by its name."""
+    found: dict[str, list[str]] = {}
     for edit in tx.edits.values():
-        if edit.changed and edit.info.validator is not None:
-            guarded.setdefault(edit.info.validator, []).append(edit.info.name)
-    for name, tables in guarded.items():
+        if edit.changed and edit.info.validator is not None and not UPKEEP.issuperset(edit.ops or ["?"]):
+            found.setdefault(edit.info.validator, []).append(edit.info.name)
+    return found
+
+
+def _show_newest(tx: Transaction, seen: State, rivals: dict[str, list[Rival]]) -> None:
+    """Let validators see tables that the transaction does not change as they are on the base it lands on."""
+    for table, edit in list(tx.edits.items()):
+        if table in rivals and not edit.changed:
+            del tx.edits[table]
+    names = seen.names()
+    for table, edit in tx.edits.items():
+        if edit.changed:
+            names = {name: holder for name, holder in names.items() if holder != table}
+            if not edit.dropped:
+                names[edit.info.name] = table
+    tx._names = names
+
+
+def _validate(tx: Transaction) -> None:
+    for name, tables in guarded(tx).items():
         validator = validators.get(name)
         if validator is None:
             raise validators.missing(name, tables[0])

@@ -9,7 +9,7 @@ from datetime import UTC, date, datetime
 from typing import Any
 from urllib.parse import quote
 
-from quire.errors import InvalidInput, InvalidName, TableNotFound
+from quire.errors import BranchClosed, InvalidInput, InvalidName, TableNotFound
 
 _TABLE = re.compile(r"[^\W\d_][\w.:-]{0,199}|_[\w.:-]{1,199}")
 _REF = re.compile(r"[\w][\w.-]*(/[\w][\w.-]*)*")
@@ -76,6 +76,12 @@ def parse_time(value: Any) -> datetime:
     if not isinstance(value, datetime):
         raise InvalidInput(f"{value!r} is not a time.", next="Pass a datetime, a date or ISO text.")
     return value if value.tzinfo else value.replace(tzinfo=UTC)
+
+
+def closed(name: str) -> BranchClosed:
+    return BranchClosed(
+        f"Branch {name!r} was deleted.", next="Create it again, or write to another branch.", branch=name
+    )
 
 
 def no_table(name: str, known: Iterable[str]) -> TableNotFound:

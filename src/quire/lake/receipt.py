@@ -8,6 +8,8 @@ from datetime import datetime
 from html import escape
 from typing import Any
 
+from quire.lake.pressure import Slowed
+from quire.lake.reports import told_cost
 from quire.ledger import Commit, Point
 
 
@@ -32,6 +34,8 @@ class Receipt:
     attempts: int = 0
     rebased: int = 0
     replayed: int = 0
+    slowed: Slowed | None = None
+    """Whether and why the commit was held up because upkeep lags behind."""
     repeated: bool = False
     """The token had been committed before: this receipt is about that commit, and nothing was written now."""
     cost: dict[str, Any] = field(default_factory=dict, compare=False)
@@ -48,6 +52,7 @@ class Receipt:
             "attempts": self.attempts,
             "rebased": self.rebased,
             "replayed": self.replayed,
+            "slowed": self.slowed.to_dict() if self.slowed else None,
             "repeated": self.repeated,
             "cost": self.cost,
         }
@@ -68,9 +73,12 @@ class CommitInfo:
     token: str | None = None
     reverts: str | None = None
     point: Point = field(default=Point(branch="", slot=0), repr=False)
+    cost: dict[str, Any] | None = field(default=None, compare=False)
+    """What the commit took, as it is stored with it; None for one that does not say."""
 
     @staticmethod
-    def of(point: Point, commit: Commit, branch: str) -> CommitInfo:
+    def of(point: Point, commit: Commit, branch: str, *, ledger: str = "log", shared: int | None = None) -> CommitInfo:
+        """An entry as the `ledger` of that kind holds it, in a slot that is `shared` by so many commits."""
         token = commit.token.id if commit.token else None
         if commit.stream is not None:
             token = f"{commit.stream.scope}:{commit.stream.sequence}"
@@ -89,6 +97,7 @@ class CommitInfo:
             token=token,
             reverts=commit.reverts.commit if commit.reverts else None,
             point=point,
+            cost=told_cost(commit.cost, ledger, shared),
         )
 
     def to_dict(self) -> dict[str, Any]:
@@ -106,6 +115,7 @@ class CommitInfo:
                 name: {"version": t.version, "ops": list(t.ops), "added": t.added, "removed": t.removed}
                 for name, t in self.tables.items()
             },
+            "cost": self.cost,
         }
 
 

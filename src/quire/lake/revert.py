@@ -2,47 +2,90 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from quire.errors import Conflict, InvalidInput
+from quire.errors import Conflict, InvalidInput, Revoked
 from quire.lake.conflicts import KINDS
 from quire.lake.edits import Edit
+from quire.lake.protect import check_kept
 from quire.lake.receipt import Receipt
 from quire.lake.transaction import Transaction
-from quire.ledger import Change, Point, State
+from quire.ledger import Change, Commit, History, Line, Point, Record, State, fold
+from quire.store import Meter, attached
 
 if TYPE_CHECKING:
     from quire.lake.lake import Lake
 
 
+TRIES = 3
+
+
 def revert(lake: Lake, point: Point, message: str | None) -> Receipt:
+    """Undo a commit. When a cleanup comes between, look again at what is kept."""
+    for _ in range(TRIES - 1):
+        with contextlib.suppress(Revoked):
+            return _revert(lake, point, message)
+    return _revert(lake, point, message)
+
+
+def _revert(lake: Lake, point: Point, message: str | None) -> Receipt:
     """Tables that nobody touched since go back to their earlier pin; in others the commit's own rows are undone."""
-    history = lake._live.history
     if point.slot == 0:
         raise InvalidInput("The commit that created the lake cannot be reverted.", next="Choose a later one.")
-    now = lake._live.refresh()
-    after = history.at(point)
-    before = history.at_slot(point.slot - 1) if point.index == 0 else history.at_slot(point.slot, point.index - 1)
-    entry = history.records([point.slot])[0].commits[point.index]
-    tx = lake.transaction(message or f"revert {point.commit}: {entry.message}")
-    tx.at = now
-    tx.reverts = point
-    later = _since(lake, point, now)
-    for change in entry.changes:
-        for at, theirs in later.get(change.table, ()):
-            if any(KINDS[op] == "exclusive" for op in theirs.ops):
-                raise _later(change.name, at, point)
-        edit = _undo(tx, change, before, after, now, point)
-        if edit is not None:
-            tx.edits[change.table] = edit
+    spent = Meter()
+    with attached(spent):
+        now, since = _look(lake, point)
+        before, after, entry = _around(lake._live.history, point, since[0])
+        later = _later_changes(lake._live.line, since, point)
+        tx = lake.transaction(message or f"revert {point.commit}: {entry.message}")
+        tx.at, tx.meter, tx.reverts = now, spent, point
+        try:
+            for change in entry.changes:
+                for at, theirs in later.get(change.table, ()):
+                    if any(KINDS[op] == "exclusive" for op in theirs.ops):
+                        raise _later(change.name, at, point)
+                edit = _undo(tx, change, before, after, now, point)
+                if edit is not None:
+                    tx.edits[change.table] = edit
+        except BaseException:
+            tx.discard()
+            raise
     return tx.commit()
 
 
-def _since(lake: Lake, point: Point, now: State) -> dict[str, list[tuple[str, Change]]]:
+def _look(lake: Lake, point: Point) -> tuple[State, list[Record]]:
+    """The newest state, and every record from the commit's own on."""
+    live, line = lake._live, lake._live.line
+    earlier = point.slot - 1 if point.index == 0 else point.slot
+    owner = line.owner(earlier)
+    check_kept(lake._core, live, line, Point(branch=owner, slot=earlier))
+    now = live.state if owner == line.branch else live.refresh()
+    if not line.contains(point) or point.slot > now.slot:
+        raise live.history.no_commit(point.commit)
+    return now, live.history.between(point.slot - 1, now.slot)
+
+
+def _around(history: History, point: Point, record: Record) -> tuple[State, State, Commit]:
+    """The states before and after a commit, and the commit."""
+    if record.buried:
+        raise history.expired(point.commit)
+    if point.index >= len(record.commits):
+        raise history.no_commit(point.commit)
+    if point.index:
+        before, after = history.at_slot(point.slot, point.index - 1), history.at(point)
+    else:
+        before = history.at_slot(point.slot - 1)
+        after = fold(before, record, upto=0)
+    return before, after, record.commits[point.index]
+
+
+def _later_changes(line: Line, since: list[Record], point: Point) -> dict[str, list[tuple[str, Change]]]:
     """What later commits did, by table. A commit and the one that reverted it count as nothing."""
     found: dict[str, list[tuple[str, Change]]] = {}
     undone: set[Point] = set()
-    for at, entry in lake._live.history.commits(now, after=point.slot - 1):
+    for at, entry in _newest_first(line, since):
         if at in undone or (at.slot, at.index) <= (point.slot, point.index):
             continue
         if entry.reverts == point:
@@ -59,6 +102,14 @@ def _since(lake: Lake, point: Point, now: State) -> dict[str, list[tuple[str, Ch
         for change in entry.changes:
             found.setdefault(change.table, []).append((at.commit, change))
     return found
+
+
+def _newest_first(line: Line, records: list[Record]) -> Iterator[tuple[Point, Commit]]:
+    for record in reversed(records):
+        for index, entry in reversed(list(enumerate(record.commits))):
+            at = Point(branch=record.branch, slot=record.slot, index=index)
+            if line.contains(at):
+                yield at, entry
 
 
 def _undo(tx: Transaction, change: Change, before: State, after: State, now: State, point: Point) -> Edit | None:

@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
 from html import escape
 from typing import TYPE_CHECKING, Any
 
+from quire.formats.rowfiles import FileKind
 from quire.lake import sql
+from quire.lake.engines import Engine
 from quire.lake.names import no_table
+from quire.lake.reports import opening
 from quire.lake.table import Rows, Table
 from quire.ledger import State, TableState, decode, encode
+from quire.store import phase
 
 if TYPE_CHECKING:
     from quire.lake.core import Core
+    from quire.lake.export import Exported
+    from quire.lake.leases import SnapshotLease
+    from quire.lake.line import LiveBranch
 
 
 class Snapshot:
@@ -29,9 +37,18 @@ class Snapshot:
     A snapshot can be pickled and opened in another process; it then reads the same commit.
     """
 
-    def __init__(self, core: Core, state: State, branch: str) -> None:
+    def __init__(
+        self,
+        core: Core,
+        state: State,
+        branch: str,
+        live: LiveBranch | None = None,
+        cost: Mapping[str, Any] | None = None,
+    ) -> None:
         self._core = core
         self._state = state
+        self._live = live
+        self._cost = dict(cost or {})
         self.branch = branch
 
     @property
@@ -42,7 +59,12 @@ class Snapshot:
     @property
     def time(self) -> datetime:
         """When that commit was made."""
-        return self._state.time
+        return self._state.committed or self._state.time
+
+    @property
+    def cost(self) -> dict[str, Any]:
+        """What opening this snapshot took: requests, hops, retries, bytes, seconds. Reading its tables is not in it."""
+        return self._cost
 
     def tables(self) -> list[str]:
         """Names of the tables, sorted."""
@@ -68,6 +90,48 @@ class Snapshot:
         self._core.check()
         return sql.run(query, params, self.tables(), lambda name: self[name]._view().dataset())
 
+    def export(
+        self,
+        folder: str | os.PathLike[str],
+        *,
+        tables: Sequence[str] | None = None,
+        format: FileKind = "parquet",
+        engine: Engine = "local",
+        storage_options: Mapping[str, str] | None = None,
+        progress: Callable[[str, int, int], None] | None = None,
+    ) -> Exported:
+        """Write the tables of this commit, or some, as files: `folder`/table/part-….parquet; also arrow, csv, jsonl.
+
+        The folder must be empty. The file `_export.json` is written last: where it is, the export is whole. Options
+        of the object store are those of the lake, unless others are given. On a Spark session as `engine`, its
+        executors write the files.
+        """
+        from quire.lake.export import export
+
+        self._core.check()
+        return export(
+            self,
+            folder,
+            tables=tables,
+            format=format,
+            engine=engine,
+            storage_options=storage_options,
+            progress=progress,
+        )
+
+    def lease(self, seconds: float = 3600.0) -> SnapshotLease:
+        """Keep the files of this snapshot from cleanup, for as long as the lease is held.
+
+        It is renewed in the background and runs out `seconds` after the last renewal, so a reader that died holds
+        nothing up. `SnapshotExpired` when cleanup was there first.
+        """
+        from quire.lake import branches
+        from quire.lake.leases import SnapshotLease
+
+        live, at = self._live, self._state.head
+        line = live.line if live is not None and live.line.contains(at) else branches.line_of(self._core, at.branch)
+        return SnapshotLease(self._core, live, line, at, seconds)
+
     def _table(self, found: TableState) -> Table:
         core = self._core
         core.check()
@@ -92,4 +156,9 @@ class Snapshot:
 def _reopen(uri: str, options: dict[str, str], state: bytes, branch: str) -> Snapshot:
     from quire.lake.core import Core
 
-    return Snapshot(Core.open(uri, options, read_only=True), decode(state, State, "a pickled snapshot"), branch)
+    with opening("snapshot", uri, branch) as it:
+        with phase("format"):
+            core = Core.open(uri, options, read_only=True)
+        known = decode(state, State, "a pickled snapshot").checked("a pickled snapshot")
+        it.found(core, known)
+    return Snapshot(core, known, branch, cost=it.cost)

@@ -5,10 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Sequence
 from html import escape
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import msgspec
 
 from quire.errors import InvalidExpression, InvalidInput, QuireError, StorageError, Unsupported
-from quire.formats import Search, View
+from quire.formats import Parted, Place, Search, View
 from quire.ledger import TableState
 
 if TYPE_CHECKING:
@@ -17,6 +19,7 @@ if TYPE_CHECKING:
     import polars as pl
     import pyarrow as pa
 
+T = TypeVar("T")
 
 WRITES = frozenset(
     (
@@ -90,6 +93,26 @@ class Rows:
     def to_pylist(self) -> list[dict[str, Any]]:
         """All rows as dicts."""
         return list(self.to_arrow().to_pylist())
+
+    def into(self, kind: type[T]) -> list[T]:
+        """All rows as objects of a class: a dataclass, a `TypedDict` or a msgspec `Struct`.
+
+        Columns that the class does not have are left out; one that it lacks, or a value of another type, is an
+        `InvalidInput` that names row and column.
+        """
+        rows = self.to_pylist()
+        try:
+            return msgspec.convert(rows, list[kind])  # type: ignore[valid-type]
+        except msgspec.ValidationError as error:
+            raise InvalidInput(
+                f"The rows do not fit {kind.__name__}: {error}.",
+                next="Change the class, or name the columns as it does (`return { $p.name as name }`).",
+            ) from None
+        except TypeError as error:
+            raise InvalidInput(
+                f"Rows cannot be made into {kind!r}: {str(error).splitlines()[0]}",
+                next="Give a dataclass, a TypedDict or a msgspec Struct.",
+            ) from None
 
     def to_pandas(self) -> pd.DataFrame:
         """All rows as a pandas frame."""
@@ -243,6 +266,15 @@ class Table:
 
     def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
         return self.scan().__arrow_c_stream__(requested_schema)
+
+    def parts(self) -> tuple[Place, list[tuple[int, int]]]:
+        """For engines that read in parallel: where other processes open this state, and its fragments with rows."""
+        view = self._view()
+        if not isinstance(view, Parted):
+            raise Unsupported(
+                f"Table {self.name!r} cannot be read by other processes.", next="Read it in this one.", table=self.name
+            )
+        return view.place(), view.parts()
 
     def indexes(self) -> list[dict[str, Any]]:
         """Indexes with their kind, columns, and how many rows they cover."""

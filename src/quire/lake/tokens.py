@@ -8,11 +8,11 @@ was used.
 from __future__ import annotations
 
 import re
-import secrets
 from datetime import UTC, datetime, timedelta
 
 from quire.errors import InvalidToken
 from quire.ledger import OpaqueToken, Point, State, StreamToken
+from quire.store import clock
 
 WINDOW = timedelta(days=7)
 
@@ -27,8 +27,8 @@ def token() -> str:
     >>> token()[:3]
     'qt-'
     """
-    millis = int(datetime.now(UTC).timestamp() * 1000)
-    return f"qt-{millis:012x}-{secrets.token_hex(8)}"
+    millis = int(clock.now().timestamp() * 1000)
+    return f"qt-{millis:012x}-{clock.token()}"
 
 
 def parse(value: Token | None) -> tuple[StreamToken | None, OpaqueToken | None]:
@@ -58,7 +58,7 @@ def used(state: State, stream: StreamToken | None, opaque: OpaqueToken | None) -
     if opaque.id in state.tokens:
         return state.tokens[opaque.id][0]
     # A record's time may run ahead of the clock; that must not make fresh tokens look old.
-    window = min(state.time, datetime.now(UTC)) - WINDOW
+    window = min(state.time, clock.now()) - WINDOW
     forgotten = max(filter(None, (state.tokens_since, window)))
     if opaque.minted <= forgotten:
         raise InvalidToken(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal
@@ -18,6 +17,9 @@ from quire.errors import (
     NotFound,
     QuireError,
     Refused,
+    Revoked,
+    SnapshotExpired,
+    StorageError,
     TableExists,
     TransactionClosed,
 )
@@ -26,14 +28,19 @@ from quire.lake import publish, sql, tokens
 from quire.lake.edits import Check, Edit
 from quire.lake.names import as_columns, check_table, no_table, parse_commit
 from quire.lake.receipt import Receipt
+from quire.lake.reports import reported
 from quire.lake.table import Rows
 from quire.lake.verbs import TransactionTable
 from quire.ledger import Learnt, Point, State, TableInfo, new_id
-from quire.store import Meter, attached
+from quire.store import Meter, attached, clock, phase
 
 if TYPE_CHECKING:
     from quire.lake.background import Background
     from quire.lake.line import LiveBranch
+    from quire.lake.pressure import Slowed
+
+IDLE_SECONDS = 60.0
+"""After so long without a word from the store a transaction looks for news before it begins."""
 
 Isolation = Literal["snapshot", "serializable"]
 Status = Literal["open", "publishing", "committed", "discarded", "unknown"]
@@ -84,10 +91,15 @@ class Transaction:
         self.isolation: Isolation = isolation
         if fresh:
             live.refresh()
-        self.deadline = None if timeout is None else time.monotonic() + timeout
+        elif clock.monotonic() - live.heard > IDLE_SECONDS:
+            with contextlib.suppress(StorageError):
+                live.refresh()  # a handle that slept for long may know nothing that is still there
+        self.deadline = None if timeout is None else clock.monotonic() + timeout
         self.write = new_id()
         self.at = base or live.state
         """The state this transaction is based on; a rebase moves it forward."""
+        self.begun = self.at.head
+        """Where it began: what its program read is no newer."""
         self.edits: dict[str, Edit] = {}
         self.checks: list[Check] = []
         self.read_tables: set[str] = set()
@@ -98,12 +110,22 @@ class Transaction:
         self.parents: tuple[Point, ...] = ()
         self.status: Status = "open"
         self._broken: BaseException | None = None
+        self._committing = clock.lock()
+        self.committing = False
+        self.validated = False
+        """Whether its validators have seen it, on a state whose tables they looked at have not moved since."""
         self.slot: int | None = None
         self.receipt: Receipt | None = None
         self.meter = Meter()
+        self.slowed: Slowed | None = None
+        self.notes: set[str] = set()
+        """Ids of the notes that this transaction was open under."""
+        self.floors: set[int] = set()
+        """Floors that were met and found to be no danger."""
         self.durable: set[str] = set()
         """Files already made durable on a local disk."""
         self._names = self.at.names()
+        live.core.writers.began(self, background)
 
     # -- life -------------------------------------------------------------------------------------------------
 
@@ -142,13 +164,22 @@ class Transaction:
 
         Afterwards `receipt` holds the proof; on an error nothing was committed, except for `CommitUnknown`.
         """
+        if not self._committing.acquire(blocking=False):
+            raise TransactionClosed(
+                "This transaction is being committed by another thread.", next="A transaction belongs to one thread."
+            )
         try:
             self._check_open()
-            with attached(self.meter):
+            self.committing = True
+            with attached(self.meter), reported(self):
                 self.receipt = publish.commit(self)
         finally:
             if self.status in ("open", "publishing"):
                 self.status = "discarded" if self.status == "open" else "unknown"
+            if self.status == "unknown":
+                self.live.core.writers.unsettled(self)
+            self.committing = False
+            self._committing.release()
         return self.receipt
 
     def discard(self) -> None:
@@ -167,7 +198,7 @@ class Transaction:
         self._check_deadline()
 
     def _check_deadline(self) -> None:
-        if self.deadline is not None and time.monotonic() > self.deadline:
+        if self.deadline is not None and clock.monotonic() >= self.deadline:
             raise DeadlineExceeded(
                 "The transaction's time ran out before it was published; nothing was committed.",
                 next="Give it a longer timeout, or make it smaller.",
@@ -180,7 +211,7 @@ class Transaction:
         A refusal, an exception of the program's own iterator and a read that fails leave it as it was before the step.
         """
         try:
-            with attached(self.meter):
+            with attached(self.meter), phase("statements"):
                 yield
         except BaseException as error:
             refused = isinstance(error, InvalidInput | NotFound | AlreadyExists | Conflict | Refused)
@@ -188,7 +219,20 @@ class Transaction:
             if not harmless and (isinstance(error, QuireError | MemoryError) or not isinstance(error, Exception)):
                 self._broken = error
                 self.discard()
+            if isinstance(error, SnapshotExpired):
+                self._slept(error)
             raise
+
+    def _slept(self, error: SnapshotExpired) -> None:
+        """A file is gone: when a cleanup came between, running again from there will do."""
+        now = self.live.refresh()
+        if now.floor > self.at.floor or now.floor > self.at.slot:
+            self.discard()
+            raise Revoked(
+                f"What this transaction is based on was cleaned up: {error.message}",
+                next="Run the transaction again on a fresh snapshot; lake.transact does it for you.",
+                branch=self.live.name,
+            ) from error
 
     def __repr__(self) -> str:
         names = ", ".join(e.info.name for e in self.edits.values() if e.changed) or "nothing"
@@ -215,6 +259,11 @@ class Transaction:
             self.edits[table] = Edit(found.info, found)
         return self.edits[table]
 
+    def edited(self) -> list[TransactionTable]:
+        """Every table that is changed so far; one that is dropped under the name it had."""
+        self._check_open()
+        return [TransactionTable(self, edit) for edit in self.edits.values() if edit.changed]
+
     def create_table(
         self,
         name: str,
@@ -224,15 +273,21 @@ class Transaction:
         key: str | Sequence[str] | None = None,
         stable_row_ids: bool = False,
         validator: str | None = None,
+        rules: str = "",
         format: str = "lance",
     ) -> TransactionTable:
-        """Create a table from data, or from a schema alone. With a key, appends are strict inserts."""
+        """Create a table from data, or from a schema alone. With a key, appends are strict inserts.
+
+        `validator` names who judges every change of the table, by the `rules`, which are kept with it.
+        """
         self._check_open()
         self._free(check_table(name))
         columns = as_columns(key)
-        info = TableInfo(id=new_id(), name=name, key=columns, stable_row_ids=stable_row_ids, validator=validator)
+        info = TableInfo(
+            id=new_id(), name=name, key=columns, stable_row_ids=stable_row_ids, validator=validator, rules=rules
+        )
         edit = Edit(info, None)
-        with attached(self.meter):
+        with attached(self.meter), phase("statements"):
             edit.work = publish.create_work(self, edit, data, schema, format)
         edit.did("create")
         self.edits[info.id] = edit
@@ -246,7 +301,7 @@ class Transaction:
         self._check_open()
         self._free(check_table(name))
         columns = as_columns(key)
-        with attached(self.meter):
+        with attached(self.meter), phase("statements"):
             pin, _ = self.live.core.format(format).register(publish.registered_location(self, uri))
         taken = [s.info.name for s in self.at.tables.values() if s.pin.location == pin.location]
         taken += [e.info.name for e in self.edits.values() if e.created and e.pin and e.pin.location == pin.location]
@@ -254,8 +309,14 @@ class Transaction:
             raise TableExists(
                 f"The table at {uri} is already in this lake, as {taken[0]!r}.", next="Use that one.", table=taken[0]
             )
+        if pin.location.startswith("tables/"):
+            raise Refused(
+                f"{pin.location} belongs to this lake, which may be cleaning it up.",
+                next="Revert the commit that dropped the table, or copy it to a place of its own and register that.",
+                uri=uri,
+            )
         if columns:
-            with attached(self.meter):
+            with attached(self.meter), phase("statements"):
                 publish.check_key(self.live.core.format(format).open(pin, name), columns, name)
         info = TableInfo(id=new_id(), name=name, key=columns)
         edit = Edit(info, None, pin=pin)

@@ -8,37 +8,35 @@ never looks at it.
 from __future__ import annotations
 
 import contextlib
-import random
-import time
-from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from datetime import datetime
+from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 
 from quire.errors import QuireError
-from quire.store import Store
+from quire.store import Store, clock
 
 if TYPE_CHECKING:
     from quire.lake.line import LiveBranch
 
-PATIENCE = 4
+PATIENCE = 10
 """Losses before a writer asks for its turn."""
 SEAT_SECONDS = 3.0
 """How long a seat counts, so that a dead waiter holds nobody up."""
-LET_PASS_SECONDS = 2.0
+LET_PASS_SECONDS = 1.0
 """How long others stand back for one waiter."""
 
 
 class Seat(msgspec.Struct, frozen=True):
     write: str
-    time: datetime
+    time: Annotated[datetime, msgspec.Meta(tz=True)]
 
 
 _seats = msgspec.json.Decoder(Seat)
 
 
 class Turns:
-    """One transaction's turns at a branch."""
+    """One transaction's turns at a branch. The transactions of one handle share a seat: they can share a slot."""
 
     def __init__(self, live: LiveBranch, write: str) -> None:
         self._live = live
@@ -53,16 +51,18 @@ class Turns:
         self._live.met_others()
 
     def wait(self, deadline: float | None) -> None:
-        """Before a new attempt: back off a little, and let a writer that has waited longer go first."""
+        """Before a new attempt: let a writer that has waited longer go first, and back off a little."""
         if self.losses == 0 and not self._live.crowded:
             return
         with contextlib.suppress(QuireError):
+            # Whoever has lost looked at the seat with the winner's record.
+            holder = self._live.waiter if self.losses else self._live.look_at_seat()
             if self.losses >= PATIENCE:
-                self._seated = self._sit()
+                self._seated = self._sit(holder)
             if not self._seated:
-                self._let_pass(deadline)
-        if self.losses and not self._seated:
-            _sleep(random.uniform(0, min(0.002 * 2 ** min(self.losses, 6), 0.1)), deadline)
+                self._let_pass(holder, deadline)
+        if self.losses > 1 and not self._seated:
+            _sleep(clock.uniform(0, min(0.002 * 2 ** min(self.losses, 6), 0.1)), deadline)
 
     def close(self) -> None:
         if self._seated:
@@ -71,21 +71,23 @@ class Turns:
                 if holder is not None and holder.write == self._write:
                     self._store.delete(self._key)
 
-    def _sit(self) -> bool:
+    def _sit(self, holder: Seat | None) -> bool:
         """Take the seat, or renew it: a waiter that is alive keeps it until it has won."""
-        holder = holder_of(self._store, self._key)
-        if holder is not None and holder.write != self._write and _age(holder) < SEAT_SECONDS:
+        if self._is_taken(holder):
             return False
-        self._store.put(self._key, msgspec.json.encode(Seat(self._write, datetime.now(UTC))))
+        self._store.put(self._key, msgspec.json.encode(Seat(self._write, clock.now())))
         return True
 
-    def _let_pass(self, deadline: float | None) -> None:
-        until = time.monotonic() + LET_PASS_SECONDS
-        while time.monotonic() < until and (deadline is None or time.monotonic() < deadline):
-            holder = holder_of(self._store, self._key)
-            if holder is None or holder.write == self._write or _age(holder) >= SEAT_SECONDS:
+    def _let_pass(self, holder: Seat | None, deadline: float | None) -> None:
+        until = clock.monotonic() + LET_PASS_SECONDS
+        while self._is_taken(holder):
+            if clock.monotonic() >= until or (deadline is not None and clock.monotonic() >= deadline):
                 return
-            time.sleep(random.uniform(0.005, 0.02))
+            clock.sleep(clock.uniform(0.005, 0.02))
+            holder = self._live.look_at_seat()
+
+    def _is_taken(self, holder: Seat | None) -> bool:
+        return holder is not None and holder.write != self._write and _age(holder) < SEAT_SECONDS
 
 
 def seat_key(branch: str) -> str:
@@ -96,7 +98,7 @@ def holder_of(store: Store, key: str) -> Seat | None:
     body = store.get_or_none(key)
     try:
         return _seats.decode(body) if body else None
-    except msgspec.MsgspecError:
+    except (msgspec.MsgspecError, ValueError, RecursionError):
         return None
 
 
@@ -107,9 +109,9 @@ def somebody_waits(store: Store, branch: str) -> bool:
 
 
 def _age(seat: Seat) -> float:
-    return abs((datetime.now(UTC) - seat.time).total_seconds())
+    return abs((clock.now() - seat.time).total_seconds())
 
 
 def _sleep(seconds: float, deadline: float | None) -> None:
-    left = seconds if deadline is None else min(seconds, max(0.0, deadline - time.monotonic()))
-    time.sleep(left)
+    left = seconds if deadline is None else min(seconds, max(0.0, deadline - clock.monotonic()))
+    clock.sleep(left)

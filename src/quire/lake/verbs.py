@@ -3,22 +3,35 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
-from quire.errors import InvalidInput, Refused, Unsupported
-from quire.formats import IndexSpec, View
-from quire.formats.arrow import Missing
+from quire.errors import InvalidInput, Refused, TransactionClosed, Unsupported
+from quire.formats import Handed, IndexSpec, Place, Shared, View, Work
+from quire.formats.arrow import Missing, empty
 from quire.lake import validators
 from quire.lake.edits import Check, Edit, values_table
+from quire.lake.engines import Engine, chosen
 from quire.lake.names import as_columns, no_table
+from quire.lake.parts import run_by
 from quire.lake.table import Table
 from quire.ledger import Pin, TableState
-from quire.store import attached
+from quire.store import attached, phase
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from quire.lake.transaction import Transaction
+
+
+@dataclass(frozen=True)
+class Delta:
+    """Rows that a transaction adds to a table, and rows that it removes from it."""
+
+    added: pa.RecordBatchReader
+    removed: pa.RecordBatchReader
 
 
 class TransactionTable(Table):
@@ -39,6 +52,16 @@ class TransactionTable(Table):
     @property
     def key(self) -> tuple[str, ...]:
         return self._edit.info.key
+
+    @property
+    def dropped(self) -> bool:
+        """Whether this transaction drops it."""
+        return self._edit.dropped
+
+    @property
+    def rules(self) -> str:
+        """What its validator goes by."""
+        return self._edit.info.rules
 
     @property
     def schema(self) -> Any:
@@ -66,16 +89,19 @@ class TransactionTable(Table):
 
     def insert(self, data: Any, *, on: str | Sequence[str] | None = None, missing: Missing = "error") -> int:
         """Add rows whose keys must be new: a key that exists is a `KeyConflict`."""
-        columns = self._on(on)
+        columns = self.identified_by(on)
         return int(self._do("insert", lambda w: w.insert(data, columns, missing=missing)))
 
-    def upsert(self, data: Any, *, on: str | Sequence[str] | None = None) -> dict[str, int]:
+    def upsert(
+        self, data: Any, *, on: str | Sequence[str] | None = None, keep: Mapping[str, Sequence[bool]] | None = None
+    ) -> dict[str, int]:
         """Replace the rows with these keys, add the others. Columns that are not given keep their values.
 
+        `keep` says it row by row: for a column, which rows keep the value they have, if they are there already.
         Returns how many rows were `inserted` and `updated`.
         """
-        columns = self._on(on)
-        inserted, updated = self._do("upsert", lambda w: w.upsert(data, columns))
+        columns = self.identified_by(on)
+        inserted, updated = self._do("upsert", lambda w: w.upsert(data, columns, keep=keep))
         return {"inserted": inserted, "updated": updated}
 
     def update(
@@ -114,6 +140,30 @@ class TransactionTable(Table):
         """
         return int(self._do("overwrite", lambda w: w.overwrite(data, self.key, schema=schema)))
 
+    # -- files that other processes wrote ---------------------------------------------------------------------
+
+    def target(self) -> Place:
+        """Where other processes write data files for this table, to be taken over by `hand_in`. It changes nothing."""
+        self._check()
+        with self._tx._guarded():
+            return self._shared(self._begun()).place()
+
+    def hand_in(self, handed: Handed) -> int:
+        """Run a statement whose data files were written elsewhere for `target()`; they become part of the commit.
+
+        Returns how many keys had a row already, or for an append or overwrite the number of rows.
+        """
+        return int(self._do(handed.op, lambda w: self._shared(w).hand_in(handed)))
+
+    def _shared(self, work: Work) -> Shared:
+        if not isinstance(work, Shared):
+            raise Unsupported(
+                f"Other processes cannot write to table {self.name!r}.",
+                next='Write to it in this one: engine="local".',
+                table=self.name,
+            )
+        return work
+
     # -- columns ----------------------------------------------------------------------------------------------
 
     def add_columns(self, columns: Any) -> None:
@@ -149,32 +199,75 @@ class TransactionTable(Table):
                     column=name,
                 )
 
+    def set_rules(self, rules: str) -> None:
+        """Replace what the table's validator goes by. It conflicts with every other change of the table."""
+        self._check()
+        self._edit.info = msgspec.structs.replace(self._edit.info, rules=rules)
+        self._edit.did("schema")
+
     # -- indexes ----------------------------------------------------------------------------------------------
 
     def create_index(
-        self, column: str, kind: str = "BTREE", *, name: str | None = None, replace: bool = False, **options: Any
+        self,
+        column: str,
+        kind: str = "BTREE",
+        *,
+        name: str | None = None,
+        replace: bool = False,
+        engine: Engine = "local",
+        **options: Any,
     ) -> str:
         """Build an index with this commit: BTREE, BITMAP, INVERTED (full text), IVF_PQ, IVF_FLAT, IVF_HNSW_SQ, …
 
-        Rows written later are found without it. Returns the index name.
+        Rows written later are found without it. On a Spark session as `engine`, its executors build it. Returns the
+        index name.
         """
         spec = IndexSpec(column, kind, name or f"{column}_idx", options)
-        self._do("index", lambda w: w.create_index(spec, replace=replace))
+        session = chosen(engine, lambda: self.bytes)
+        run = None if session is None else run_by(session)
+        self._do("index", lambda w: w.create_index(spec, replace=replace, run=run))
         return spec.name
 
     def drop_index(self, name: str) -> None:
         """Drop an index by name."""
         self._do("index", lambda w: w.drop_index(name))
 
+    # -- what was changed -------------------------------------------------------------------------------------
+
+    def delta(self, columns: Sequence[str] | None = None) -> Delta:
+        """What this transaction does to the rows of the table, on the base that it stands on now.
+
+        A row that was replaced is among the removed and among the added. Cheap for small changes: rows that are still
+        in memory are not read again.
+        """
+        tx, edit = self._tx, self._edit
+        tx._check_open()
+        with attached(tx.meter), phase("statements"):
+            if edit.work is not None and not edit.dropped:
+                removed, added = edit.work.delta(columns)
+                return Delta(added, removed)
+            base, now = edit.base, edit.pin
+            format = tx.live.core.format((now or _no_pin(edit) if base is None else base.pin).format)
+            if base is None:
+                view = tx._view(edit, note=False)
+                return Delta(view.scan(columns=columns), empty(view.schema, columns))
+            view = format.open(base.pin, self.name)
+            if edit.dropped:
+                return Delta(empty(view.schema, columns), view.scan(columns=columns))
+            if now is None:
+                return Delta(empty(view.schema, columns), empty(view.schema, columns))
+            removed, added = format.changed_rows(base.pin, now, columns)
+            return Delta(added, removed)
+
     # -- reads that a decision rests on -----------------------------------------------------------------------
 
     def require_keys(self, values: Any, *, on: str | Sequence[str] | None = None) -> None:
         """These keys must exist, now and on whatever base the commit lands."""
-        self._require("key-exists", values, self._on(on))
+        self._require("key-exists", values, self.identified_by(on))
 
     def require_absent(self, values: Any, *, on: str | Sequence[str] | None = None) -> None:
         """These keys must not exist, now and on whatever base the commit lands."""
-        self._require("key-absent", values, self._on(on))
+        self._require("key-absent", values, self.identified_by(on))
 
     def require_none(self, column: str, values: Any) -> None:
         """No row may have one of these values in `column`, now and on whatever base the commit lands."""
@@ -182,7 +275,7 @@ class TransactionTable(Table):
 
     def _require(self, kind: Any, values: Any, columns: Sequence[str]) -> None:
         self._tx._check_open()
-        with attached(self._tx.meter):
+        with attached(self._tx.meter), phase("statements"):
             view = self._tx._view(self._edit, note=False)
             table = values_table(values, columns, view.schema, self.name)
             Check(kind, self._edit.info.id, tuple(columns), table).run(self.name, view)
@@ -206,7 +299,8 @@ class TransactionTable(Table):
 
     # -- plumbing ---------------------------------------------------------------------------------------------
 
-    def _on(self, on: str | Sequence[str] | None) -> tuple[str, ...]:
+    def identified_by(self, on: str | Sequence[str] | None) -> tuple[str, ...]:
+        """The columns by which a statement finds its rows: the key of the table or, when it has none, `on`."""
         columns = as_columns(on) or self.key
         if not columns:
             raise InvalidInput(
@@ -228,21 +322,34 @@ class TransactionTable(Table):
             "A table inside a transaction cannot be pickled.", next="Commit, and pickle a table of lake.snapshot()."
         )
 
-    def _do(self, op: str, statement: Any) -> Any:
+    def _check(self) -> None:
+        """Raise when the table cannot be changed here."""
         tx, edit = self._tx, self._edit
         tx._check_open()
+        if tx.committing:
+            raise TransactionClosed(
+                "This transaction is being committed; nothing can be added to it.", next="Begin another one."
+            )
         if edit.dropped:
             raise no_table(self.name, tx.tables())
         if edit.info.validator is not None and not validators.known(edit.info.validator):
             raise validators.missing(edit.info.validator, self.name)
+
+    def _do(self, op: str, statement: Any) -> Any:
+        self._check()
+        tx, edit = self._tx, self._edit
         with tx._guarded():
-            if edit.work is None:
-                pin = edit.pin or (edit.base.pin if edit.base else None)
-                assert pin is not None
-                edit.work = tx.live.core.format(pin.format).begin(pin, write=tx.write, table=edit.info.name)
-            result = statement(edit.work)
+            result = statement(self._begun())
         edit.did(op)
         return result
+
+    def _begun(self) -> Work:
+        tx, edit = self._tx, self._edit
+        if edit.work is None:
+            pin = edit.pin or (edit.base.pin if edit.base else None)
+            assert pin is not None
+            edit.work = tx.live.core.format(pin.format).begin(pin, write=tx.write, table=edit.info.name)
+        return edit.work
 
 
 def _no_pin(edit: Edit) -> Pin:

@@ -1,9 +1,14 @@
-"""Checking a whole lake against itself. It reads everything that commits rest on and writes nothing."""
+"""Checking a whole lake against itself. It reads everything that commits rest on and writes nothing.
+
+The log is replayed here. Looking at the files of the tables, which is most of the work, can be done by the tasks of an
+engine, with the same findings.
+"""
 
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Callable, Iterator
+import re
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -11,11 +16,16 @@ from typing import Any
 import msgspec
 
 from quire.errors import QuireError
-from quire.lake.core import Core
-from quire.ledger import MAIN, History, Line, Pin, Point, Record, State, TableState, decode, fold, genesis
-from quire.store import Store, run_parallel
+from quire.lake import contents
+from quire.lake.core import FORMAT_KEY, Core
+from quire.lake.engines import Engine, chosen
+from quire.ledger import MAIN, FormatFile, History, Line, Pin, Point, Record, State, decode, fold, genesis
+from quire.store import run_parallel
 
 BATCH = 64
+TRIES = 3
+_CHECKPOINT = re.compile(r"checkpoint-([0-9]{20})")
+COUNTS = ("branches", "records", "checkpoints", "tombstones", "pins", "files", "bytes", "read")
 
 Progress = Callable[[str, int], None]
 """Told what is being checked and how many were done since."""
@@ -40,9 +50,12 @@ class Verification:
     branches: int = 0
     records: int = 0
     checkpoints: int = 0
+    tombstones: int = 0
     pins: int = 0
     files: int = 0
     bytes: int = 0
+    read: int = 0
+    """Files that were read from end to end."""
     findings: list[Finding] = field(default_factory=list)
 
     @property
@@ -50,27 +63,58 @@ class Verification:
         return not self.findings
 
     def to_dict(self) -> dict[str, Any]:
-        counts = {n: getattr(self, n) for n in ("branches", "records", "checkpoints", "pins", "files", "bytes")}
+        counts = {n: getattr(self, n) for n in COUNTS}
         return {"ok": self.ok, **counts, "findings": [f.to_dict() for f in self.findings]}
 
 
-def verify(core: Core, progress: Progress | None = None) -> Verification:
+def verify(
+    core: Core, progress: Progress | None = None, *, deep: bool = False, engine: Engine = "local"
+) -> Verification:
     """Check a whole lake.
 
     Every record parses and follows its predecessor, checkpoints equal a replay, every pinned file is there in its size,
-    and a plain HEAD that Quire wrote shows what its pin shows.
+    and a plain HEAD that Quire wrote shows what its pin shows. With `deep` every data file is read from end to end, and
+    must have the rows and columns that the states which need it say. Under `engine="auto"` the size is that of all
+    tables as they were last.
     """
-    return _Verifier(core, progress or (lambda what, count: None)).run()
+    chosen(engine)
+    for _ in range(TRIES):
+        verifier = _Verifier(core, progress or (lambda what, count: None), deep, engine)
+        found = verifier.run()
+        if found.ok or not verifier.overtaken():
+            break  # else a cleanup came between, and what is missing may just have been given up
+    return found
+
+
+@dataclass
+class _Log:
+    """One log on the way through it."""
+
+    name: str
+    floor: int
+    checkpoints: dict[int, str]
+    """Those that were not met yet, by slot."""
+    state: State | None
+    last: str
+    """The write id of the record before."""
+    lost: bool = False
+    """Whether the state cannot be told, because slots before this one were cleaned up."""
 
 
 class _Verifier:
-    def __init__(self, core: Core, progress: Progress) -> None:
-        self.core, self.progress = core, progress
+    def __init__(self, core: Core, progress: Progress, deep: bool, engine: Engine) -> None:
+        self.core, self.progress, self.deep, self.engine = core, progress, deep, engine
         self.found = Verification()
         self.pins: dict[tuple[str, str], tuple[Pin, str]] = {}
+        self.floors: dict[str, tuple[Line, int]] = {}
+
+    def overtaken(self) -> bool:
+        """Whether a cleanup has published a new floor since a log was looked at."""
+        return any(self._floor(line) != floor for line, floor in list(self.floors.values()))
 
     def run(self) -> Verification:
         heads: dict[str, State] = {}
+        self._format()
         for name, line in self._lines():
             self.found.branches += 1
             head = self._log(name, line)
@@ -91,7 +135,7 @@ class _Verifier:
         """Main first, then branches after the branches they started from."""
         yield MAIN, Line(branch=self.core.about.main)
         try:
-            refs = [r for r in self.core.refs.list("branch") if r.line is not None]
+            refs = [r for r in self.core.refs.list("branch", self._bad_ref) if r.line is not None]
         except QuireError as error:
             self.wrong("refs", "_quire/refs", str(error))
             return
@@ -99,25 +143,82 @@ class _Verifier:
             assert ref.line is not None
             yield ref.name, ref.line
 
+    def _format(self) -> None:
+        try:
+            if decode(self.core.store.get(FORMAT_KEY), FormatFile, FORMAT_KEY) != self.core.about:
+                self.wrong("format", FORMAT_KEY, "It is not what it was when this lake was opened.")
+        except QuireError as error:
+            self.wrong("format", FORMAT_KEY, str(error))
+
+    def _bad_ref(self, key: str, error: QuireError) -> None:
+        self.wrong("refs", key, str(error))
+
     def _log(self, name: str, line: Line) -> State | None:
         """Replay one branch's own log from where it starts; its newest state, or None when it cannot be reached."""
         state = self._start(name, line)
         if line.inherited and state is None:
             return None
-        slots, checkpoints = self._listing(line.branch)
-        for record in self._records(line, slots):
-            if record is None:
+        log = _Log(name, self._floor(line), self._checkpoints(line.branch), state, state.write if state else "")
+        self.floors[name] = line, log.floor
+        for record in self._records(line, sorted(self.core.ledger.written(line.branch))):
+            if record is None or not self._step(log, record):
                 return None
-            try:
-                state = genesis(record) if state is None else fold(state, record)
-            except QuireError as error:
-                self.wrong("chain", f"slot {record.slot} of {name}", str(error))
-                return None
-            self._note(record)
-            if record.slot in checkpoints:
-                self._checkpoint(checkpoints.pop(record.slot), state)
-        for slot, key in checkpoints.items():
+        for slot, key in log.checkpoints.items():
             self.wrong("checkpoint", key, f"There is no slot {slot} for it.")
+        return log.state
+
+    def _step(self, log: _Log, record: Record) -> bool:
+        """Go over one record of a log; False when what follows it means nothing any more."""
+        where = f"slot {record.slot} of {log.name}"
+        if record.previous != log.last:
+            self.wrong("chain", where, f"It follows record {record.previous}, not {log.last}.")
+            return False
+        log.last = record.write
+        kept = record.slot >= log.floor
+        if record.buried:
+            self.found.tombstones += 1
+            if kept:
+                self.wrong("chain", where, f"It was cleaned up above the floor, {log.floor}.")
+        elif log.lost and kept:
+            self.wrong("chain", where, "No checkpoint leads to it.")
+            return False
+        if record.buried or log.lost:  # below the floor: buried, or to be buried by a cleanup that was interrupted
+            key = log.checkpoints.pop(record.slot, None)
+            log.state = self._load(key, record) if key is not None else None
+            log.lost = log.state is None
+            return True
+        try:
+            log.state = genesis(record) if log.state is None else fold(log.state, record)
+        except QuireError as error:
+            self.wrong("chain", where, str(error))
+            return False
+        if kept:
+            self._note(record)
+        if record.slot == log.floor:
+            self._note_state(log.state)
+        if record.slot in log.checkpoints:
+            self._checkpoint(log.checkpoints.pop(record.slot), log.state)
+        return True
+
+    def _floor(self, line: Line) -> int:
+        """The first slot of a log that cleanup has kept, as far as the log can be read."""
+        try:
+            state = History(self.core.store, self.core.ledger, line).open()
+            return state.slot if state.closed else state.floor
+        except QuireError:
+            return 0
+
+    def _load(self, key: str, record: Record) -> State | None:
+        """A checkpoint at a slot that was cleaned up: it cannot be compared with a replay any more."""
+        self.found.checkpoints += 1
+        try:
+            state = decode(self.core.store.get(key), State, key)
+        except QuireError as error:
+            self.wrong("checkpoint", key, str(error))
+            return None
+        if (state.branch, state.slot, state.write) != (record.branch, record.slot, record.write):
+            self.wrong("checkpoint", key, "It is the state at another slot.")
+            return None
         return state
 
     def _start(self, name: str, line: Line) -> State | None:
@@ -126,28 +227,28 @@ class _Verifier:
         last = line.inherited[-1]
         try:
             at = Point(branch=last.branch, slot=last.slot, index=last.index)
-            return History(self.core.store, self.core.ledger, line).at(at)
+            state = History(self.core.store, self.core.ledger, line).at(at)
+            self._note_state(state)
+            return state
         except QuireError as error:
             self.wrong("chain", f"start of {name}", str(error))
             return None
 
-    def _listing(self, branch: str) -> tuple[list[int], dict[int, str]]:
-        slots: list[int] = []
-        checkpoints: dict[int, str] = {}
+    def _checkpoints(self, branch: str) -> dict[int, str]:
+        found: dict[int, str] = {}
         for entry in self.core.store.list(f"_quire/log/{branch}"):
             name = posixpath.basename(entry.key)
-            if name.isdigit():
-                slots.append(int(name))
-            elif name.startswith("checkpoint-") and name.removeprefix("checkpoint-").isdigit():
-                checkpoints[int(name.removeprefix("checkpoint-"))] = entry.key
-        return slots, checkpoints
+            number = _CHECKPOINT.fullmatch(name)
+            if number is not None:
+                found[int(number[1])] = entry.key
+        return found
 
     def _records(self, line: Line, slots: list[int]) -> Iterator[Record | None]:
         """The records of a log in order; None, once, where the chain ends too early."""
         unbroken = [slot for number, slot in enumerate(slots) if slot == line.start + number]
         for first in range(0, len(unbroken), BATCH):
             part = unbroken[first : first + BATCH]
-            for record in run_parallel([partial(self._read, line, slot) for slot in part]):
+            for record in self._read_all(line, part):
                 if record is None:
                     yield None
                     return
@@ -157,6 +258,12 @@ class _Verifier:
         if len(unbroken) < len(slots):
             self.wrong("chain", f"log {line.branch}", f"Slot {line.start + len(unbroken)} is missing.")
             yield None
+
+    def _read_all(self, line: Line, slots: list[int]) -> list[Record | None]:
+        try:
+            return self.core.ledger.read(line.branch, slots)
+        except QuireError:  # one by one, to name those that cannot be read
+            return run_parallel([partial(self._read, line, slot) for slot in slots])
 
     def _read(self, line: Line, slot: int) -> Record | None:
         try:
@@ -175,6 +282,10 @@ class _Verifier:
         if msgspec.structs.replace(stored, checkpoint=None) != msgspec.structs.replace(state, checkpoint=None):
             self.wrong("checkpoint", key, "It is not what a replay of the log gives.")
 
+    def _note_state(self, state: State) -> None:
+        for table in state.tables.values():
+            self.pins.setdefault((table.pin.location, table.pin.version), (table.pin, table.info.name))
+
     def _note(self, record: Record) -> None:
         for commit in record.commits:
             for change in commit.changes:
@@ -183,12 +294,14 @@ class _Verifier:
 
     def _tags(self) -> None:
         try:
-            for ref in self.core.refs.list("tag"):
+            for ref in self.core.refs.list("tag", self._bad_ref):
                 if ref.target is None:
                     continue
-                [record] = self.core.ledger.read(ref.target.branch, [ref.target.slot])
-                if record is None or ref.target.index >= len(record.commits):
-                    self.wrong("tag", ref.name, f"It names commit {ref.target.commit}, which does not exist.")
+                line = ref.line or Line(branch=self.core.about.main)
+                try:
+                    self._note_state(History(self.core.store, self.core.ledger, line).at(ref.target))
+                except QuireError as error:
+                    self.wrong("tag", ref.name, f"It names commit {ref.target.commit}: {error}")
         except QuireError as error:
             self.wrong("refs", "_quire/refs", str(error))
 
@@ -198,56 +311,51 @@ class _Verifier:
         """What every pinned state needs, compared with one listing per table; a lake in memory has no files to list."""
         if self.core.store.scheme == "memory":
             return
-        needed: dict[str, dict[str, tuple[int | None, str]]] = {}
+        session = chosen(self.engine, self._size)
         pins = list(self.pins.values())
-        for first in range(0, len(pins), BATCH):
-            part = pins[first : first + BATCH]
-            wanted = run_parallel([partial(self._needs, pin, name) for pin, name in part])
-            for (pin, name), files in zip(part, wanted, strict=True):
-                self.found.pins += 1
-                self.progress("pins", 1)
-                for path, size in files.items():
-                    needed.setdefault(pin.location, {}).setdefault(path, (size, name))
-        for location, files_of in needed.items():
-            self._compare(location, files_of)
+        parts = [pins[first : first + BATCH] for first in range(0, len(pins), BATCH)]
+        needed: dict[str, contents.Sized] = {}
+        needs: list[contents.Needs] = []
+        asked = [(part, self.deep) for part in parts]
+        told = contents.each(session, self.core, contents.needs, asked, contents.Needs)
+        for part, found in zip(parts, told, strict=True):
+            self.found.pins += len(part)
+            self.progress("pins", len(part))
+            self._wrong(found.wrong)
+            needs.append(found)
+            for location, files in found.files.items():
+                for path, file in files.items():
+                    needed.setdefault(location, {}).setdefault(path, file)
+        for there in contents.each(session, self.core, contents.present, list(needed.items()), contents.Present):
+            self.found.files += there.files
+            self.found.bytes += there.bytes
+            self.progress("files", there.files)
+            self._wrong(there.wrong)
+        if self.deep:
+            self._read_data(session, contents.readings(needs))
 
-    def _needs(self, pin: Pin, name: str) -> dict[str, int | None]:
-        try:
-            return self.core.format(pin.format).files(pin, name)
-        except QuireError as error:
-            self.wrong("pin", f"table {name!r} version {pin.counter}", str(error))
-            return {}
-
-    def _compare(self, location: str, files: dict[str, tuple[int | None, str]]) -> None:
-        absolute = "://" in location or location.startswith("/")
-        root = Store.open(location if absolute else self.core.store.child_uri(location), self.core.store.options)
-        there = {entry.key: entry.size for entry in root.list("")}
-        for path, (size, name) in sorted(files.items()):
-            self.found.files += 1
-            self.progress("files", 1)
-            if path.endswith("/"):
-                sizes = [length for key, length in there.items() if key.startswith(path)]
-            else:
-                sizes = [there[path]] if path in there else []
-            if not sizes:
-                self.wrong("file", f"{location}/{path}", f"Table {name!r} needs it, and it is gone.")
-            elif size is not None and sizes != [size]:
-                self.wrong("file", f"{location}/{path}", f"It has {sizes[0]} bytes instead of {size}.")
-            else:
-                self.found.bytes += sum(sizes)
+    def _read_data(self, session: Any, files: list[contents.Reading]) -> None:
+        missing = {finding.where for finding in self.found.findings if finding.check == "file"}
+        parts = list(contents.batches(f for f in files if f"{f.location}/{f.path}" not in missing))
+        read = contents.each(session, self.core, contents.read, [(part,) for part in parts], list[contents.Wrong])
+        for part, wrong in zip(parts, read, strict=True):
+            self.found.read += len(part)
+            self.progress("read", len(part))
+            self._wrong(wrong)
 
     def _plain_heads(self, state: State) -> None:
-        """A HEAD that carries a table's newest counter must show the same fragments and columns as the pin."""
         if self.core.store.scheme == "memory":
             return
         tables = list(state.tables.values())
-        problems = run_parallel([partial(self._plain_head, table) for table in tables])
-        for table, problem in zip(tables, problems, strict=True):
-            if problem:
-                self.wrong("head", f"table {table.info.name!r}", problem)
+        parts = [(tables[first : first + BATCH],) for first in range(0, len(tables), BATCH)]
+        session = chosen(self.engine, self._size)
+        for wrong in contents.each(session, self.core, contents.heads, parts, list[contents.Wrong]):
+            self._wrong(wrong)
 
-    def _plain_head(self, table: TableState) -> str | None:
-        try:
-            return self.core.format(table.pin.format).head_differs(table.pin)
-        except QuireError as error:
-            return str(error)
+    def _wrong(self, found: Iterable[contents.Wrong]) -> None:
+        for check, where, message in found:
+            self.wrong(check, where, message)
+
+    def _size(self) -> int:
+        newest = {location: pin.bytes for (location, _), (pin, _) in self.pins.items()}
+        return sum(newest.values())

@@ -1,12 +1,14 @@
 """The append-only log that decides what is visible. It knows no table format."""
 
-from quire.ledger.history import CHECKPOINT_EVERY, History, hint_key, parse_hint, read_hint, write_hint
-from quire.ledger.log import LogLedger, slot_key
-from quire.ledger.protocol import Appended, Ledger
+from quire.ledger.history import CHECKPOINT_EVERY, History, checkpoint_key, hint_key, parse_hint, read_hint, write_hint
+from quire.ledger.log import MAX_RECORD, LogLedger, slot_key
+from quire.ledger.protocol import Appended, Compactable, Ledger
 from quire.ledger.records import (
     FORMAT,
     Change,
     Commit,
+    Cost,
+    Floor,
     FormatFile,
     Hint,
     Keys,
@@ -29,9 +31,13 @@ __all__ = [
     "CHECKPOINT_EVERY",
     "FORMAT",
     "MAIN",
+    "MAX_RECORD",
     "Appended",
     "Change",
     "Commit",
+    "Compactable",
+    "Cost",
+    "Floor",
     "FormatFile",
     "Hint",
     "History",
@@ -52,6 +58,7 @@ __all__ = [
     "StreamToken",
     "TableInfo",
     "TableState",
+    "checkpoint_key",
     "decode",
     "encode",
     "fold",

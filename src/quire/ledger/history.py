@@ -13,7 +13,7 @@ from urllib.parse import quote
 
 import msgspec
 
-from quire.errors import CommitNotFound, FormatError, StorageError
+from quire.errors import CommitNotFound, FormatError, SnapshotExpired, StorageError
 from quire.ledger.protocol import Ledger
 from quire.ledger.records import Commit, Hint, Point, Record, corrupt, decode, encode
 from quire.ledger.refs import Line
@@ -24,6 +24,8 @@ CHECKPOINT_EVERY = 32
 RECENT = 512
 AHEAD = 8
 """How many slots beyond a known one are read at once when there is news."""
+FAR = 32
+"""The same, twice, when there is still more news. Beyond that the head is searched for."""
 
 
 class History:
@@ -39,17 +41,26 @@ class History:
     # -- reaching a state -------------------------------------------------------------------------------------
 
     def open(self, hint: Hint | None = None) -> State:
-        """The newest state, from nothing. `hint` may be None, stale or wrong."""
+        """The newest state, from nothing. `hint` may be None, stale or wrong.
+
+        With a hint of the last second, and the checkpoint it names, that is one round of reads. A hint that is older by
+        a few commits costs one more. Without one it takes as many rounds as finding the head does, which grow with the
+        logarithm of the depth.
+        """
         believed = self.line.start - 1
         checkpoint = self._start_checkpoint if self._plausible(self._start_checkpoint, believed) else None
         if hint is not None and hint.branch == self.line.branch and hint.head >= believed:
             believed = hint.head
             if self._plausible(hint.checkpoint, believed):
                 checkpoint = hint.checkpoint
-        state: State | None = None
-        unread: dict[int, Record | None] = {}
-        if believed - (checkpoint.slot if checkpoint else -1) <= 4 * CHECKPOINT_EVERY:
-            state, unread = self._replay(believed, checkpoint, ahead=2)
+        if believed < 0:
+            unread = self._read(list(range(AHEAD + 1)))
+            first = unread[0]
+            state = genesis(first) if first is not None and not first.buried else None
+        elif believed - (checkpoint.slot if checkpoint else -1) <= 4 * CHECKPOINT_EVERY:
+            state, unread, _ = self._replay(believed, checkpoint, ahead=2)
+        else:
+            state, unread = None, {}
         if state is None:
             head = max(self._ledger.head(self.line.branch, believed, self.line.start), self.line.start - 1)
             return self.at_slot(head)
@@ -64,19 +75,67 @@ class History:
         if slot < 0:
             raise self.no_commit(f"{slot}")
         [record] = self._ledger.read(self.line.owner(slot), [slot])
+        if record is not None and record.buried:
+            raise self.expired(f"{slot}.{index or 0}")
         if record is None or (index is not None and commit_at(record, index) is None):
             raise self.no_commit(f"{slot}.{index or 0}")
         limit = self.line.limit(slot)
         if index is not None and limit is not None and index > limit:
             raise self.no_commit(f"{slot}.{index}")
-        upto = limit if index is None else index
+        return self._reach(record, limit if index is None else index)
+
+    def _reach(self, record: Record, upto: int | None) -> State:
+        """The state at a slot that is there, from the checkpoint that its record names or from another one.
+
+        Cleanup leaves a checkpoint just before its floor, and just before every slot that it kept below it. So what
+        cannot be reached otherwise starts at the last slot that was buried.
+        """
+        slot = record.slot
         near = record.checkpoint if self._plausible(record.checkpoint, slot - 1) else None
-        state, _ = self._replay(slot, near, upto=upto)
-        if state is None and near is not None and (there := self._existing(near)) != near:
-            state, _ = self._replay(slot, there, upto=upto)
+        state, _, buried = self._replay(slot, near, upto=upto, last=record)
+        if state is None and buried is None and near is not None:
+            [there] = self._ledger.read(near.branch, [near.slot])
+            buried = there if there is not None and there.buried else None
+            if buried is None:
+                state, _, buried = self._replay(slot, self._existing(near), upto=upto)
+        if state is None and buried is not None:
+            state = self._reach_below_floor(slot, upto)
         if state is None:
             raise corrupt(f"log {self.line.branch}", f"slot {slot} exists but a slot before it is missing")
         return state
+
+    def _reach_below_floor(self, slot: int, upto: int | None) -> State:
+        """The state at a slot before which others are buried, or not yet: a cleanup may be at work, or have died."""
+        for _ in range(2):  # what one look finds on its way may have been buried behind it
+            state = self._try_below_floor(slot, upto)
+            if state is not None:
+                return state
+        raise self.expired(f"{slot}.{upto or 0}")
+
+    def _try_below_floor(self, slot: int, upto: int | None) -> State | None:
+        last = self._last_buried(slot)
+        before = [s.slot - 1 for s in reversed(self.line.inherited) if s.slot <= slot]
+        wanted = [Point(branch=self.line.owner(k), slot=k) for k in (slot - 1, *before) if k >= 0]
+        if last is not None:
+            wanted = [Point(branch=self.line.owner(last.slot), slot=last.slot), *wanted]
+            wanted += [last.checkpoint] if last.checkpoint is not None else []
+        for base in dict.fromkeys(wanted):
+            if self._plausible(base, slot - 1):
+                state, _, _ = self._replay(slot, base, upto=upto)
+                if state is not None:
+                    return state
+        return None
+
+    def _last_buried(self, slot: int) -> Record | None:
+        """The last slot before this one of which only a tombstone is left."""
+        above, size = slot, AHEAD
+        while above > 0:
+            slots = list(range(max(0, above - size), above))
+            for record in reversed(self.records(slots)):
+                if record.buried:
+                    return record
+            above, size = slots[0], size * 4
+        return None
 
     def _existing(self, near: Point | None) -> Point | None:
         """The newest checkpoint at or before one that was named; None when none is left."""
@@ -96,6 +155,7 @@ class History:
         if when >= head.time:
             return head
         low, high = -1, head.slot
+        after: Record | None = None
         while high - low > 1:
             step = max(1, (high - low) // 17)
             slots = list(range(low + step, high, step))[:17]
@@ -103,8 +163,14 @@ class History:
                 if record.time <= when:
                     low = max(low, slot)
                 else:
-                    high = min(high, slot)
+                    high, after = slot, record
                     break
+        # The first commits of the group after it may be old enough.
+        after = after or self.records([high])[0]
+        index = sum(commit.time <= when for commit in after.commits) - 1
+        if index >= 0 and len(after.commits) > 1:
+            limit = self.line.limit(high)
+            return self.at_slot(high, index if limit is None else min(index, limit))
         if low < 0:
             raise CommitNotFound(
                 f"There is no commit at or before {when.isoformat()}.",
@@ -114,35 +180,45 @@ class History:
         return self.at_slot(low)
 
     def _replay(
-        self, slot: int, checkpoint: Point | None, *, ahead: int = 0, upto: int | None = None
-    ) -> tuple[State | None, dict[int, Record | None]]:
-        """State after `slot` in one parallel round; None when that slot or one before it is missing.
+        self,
+        slot: int,
+        checkpoint: Point | None,
+        *,
+        ahead: int = 0,
+        upto: int | None = None,
+        last: Record | None = None,
+    ) -> tuple[State | None, dict[int, Record | None], Record | None]:
+        """State after `slot` in one parallel round; None when that slot or one before it is missing or buried.
 
-        Also returns what was read of the `ahead` slots after it.
+        The record of `slot` itself may be known as the `last`. Also returns what was read of the `ahead` slots after
+        it, and the tombstone that was in the way.
         """
         first = checkpoint.slot + 1 if checkpoint else 0
-        slots = [*range(first, slot + 1), *range(max(slot, -1) + 1, max(slot, -1) + 1 + ahead)]
-        reads: list[Callable[[], object]] = [lambda: self._checkpoint(checkpoint), lambda: self._read(slots)]
+        slots = list(range(first, slot + 1 + ahead))
+        wanted = slots if last is None else [s for s in slots if s != slot]
+        reads: list[Callable[[], object]] = [lambda: self._checkpoint(checkpoint), lambda: self._read(wanted)]
         base, found = run_parallel(reads)
         assert isinstance(found, dict)
+        if last is not None:
+            found[slot] = last
         if checkpoint is not None and base is None:
-            return None, {}
+            return None, {}, None
         state = base if isinstance(base, State) else None
         for number in range(first, slot + 1):
             record = found.get(number)
-            if record is None:
-                return None, {}
+            if record is None or record.buried:
+                return None, {}, record
             limit = upto if number == slot and upto is not None else self.line.limit(number)
             state = genesis(record) if state is None else fold(state, record, upto=limit)
-        return state, {n: found[n] for n in slots if n > slot}
+        return state, {n: found[n] for n in slots if n > slot}, None
 
-    def advance(self, state: State, winner: Record) -> State:
-        """The newest state, given the record that holds the slot after `state`."""
-        return self._follow(state, {winner.slot: winner})
+    def advance(self, state: State, known: dict[int, Record | None]) -> State:
+        """The newest state, given what was found in the slots after `state`."""
+        return self._follow(state, known)
 
     def _follow(self, state: State, known: dict[int, Record | None]) -> State:
         """Fold every record after `state`, reading ahead in growing batches; far behind, leap to a checkpoint."""
-        batches = iter((1, AHEAD))
+        batches = iter([size for size in (1, AHEAD, FAR, FAR) if size >= len(known)])
         while True:
             following = state.slot + 1
             if following not in known:
@@ -158,6 +234,10 @@ class History:
             record = known[following]
             if record is None:
                 return state
+            if record.buried:
+                # This state is older than what cleanup kept: start again from the head, which it always keeps.
+                state = self.at_slot(self._ledger.head(self.line.branch, record.slot, self.line.start))
+                continue
             state = fold(state, record)
             self.remember(record)
 
@@ -168,11 +248,16 @@ class History:
             self._recent.popitem(last=False)
 
     def between(self, after: int, upto: int) -> list[Record]:
-        """Every record after slot `after` up to slot `upto`: what a transaction must be compared with."""
+        """Every record after slot `after` up to slot `upto`: what a transaction must be compared with.
+
+        One that was cleaned up is returned as the tombstone that it is.
+        """
         slots = list(range(after + 1, upto + 1))
-        missing = [s for s in slots if s not in self._recent]
-        fetched = dict(zip(missing, self.records(missing), strict=True)) if missing else {}
-        return [fetched.get(s) or self._recent[s] for s in slots]
+        known = {s: record for s in slots if (record := self._recent.get(s)) is not None}
+        missing = [s for s in slots if s not in known]
+        if missing:
+            known.update(zip(missing, self.records(missing), strict=True))
+        return [known[s] for s in slots]
 
     def _plausible(self, checkpoint: Point | None, before: int) -> bool:
         """Whether a named checkpoint can be one of this line at or before a slot.
@@ -210,23 +295,23 @@ class History:
             return None
         at = Point(branch=state.branch, slot=state.slot)
         body = encode(msgspec.structs.replace(state, checkpoint=None))
-        created = self._store.create(_checkpoint_key(at), body, mine=lambda found: found == body)
+        created = self._store.create(checkpoint_key(at), body, mine=lambda found: found == body)
         if created.outcome is Outcome.UNKNOWN:
             raise StorageError(
-                f"The store did not say whether {_checkpoint_key(at)} was written.",
+                f"The store did not say whether {checkpoint_key(at)} was written.",
                 next="Nothing depends on it; the next commit tries again.",
-                object=_checkpoint_key(at),
+                object=checkpoint_key(at),
             )
         return at
 
     def _checkpoint(self, at: Point | None) -> State | None:
         if at is None:
             return None
-        key = _checkpoint_key(at)
+        key = checkpoint_key(at)
         body = self._store.get_or_none(key)
         if body is None:
             return None
-        state = decode(body, State, key)
+        state = decode(body, State, key).checked(key)
         if state.slot != at.slot or state.branch != at.branch:
             raise corrupt(key, f"it says it is the state at slot {state.slot} of log {state.branch}")
         return msgspec.structs.replace(state, checkpoint=at)
@@ -240,12 +325,24 @@ class History:
                 raise corrupt(f"log {self.line.branch}", f"slot {slot} is missing")
         return [record for slot in slots if (record := found[slot]) is not None]
 
+    def commit(self, point: Point) -> Commit:
+        """One commit; `SnapshotExpired` when it was cleaned up, maybe just now."""
+        [record] = self.records([point.slot])
+        if record.buried:
+            raise self.expired(point.commit)
+        found = commit_at(record, point.index)
+        if found is None:
+            raise self.no_commit(point.commit)
+        return found
+
     def commits(self, head: State, *, after: int = -1) -> Iterator[tuple[Point, Commit]]:
-        """Commits from the head backwards, newest first, down to and without slot `after`."""
+        """Commits from the head backwards, newest first, down to and without slot `after`, or to where cleanup was."""
         newest, size = head.slot, 8
         while newest > after:
             slots = list(range(newest, max(after, newest - size), -1))
             for record in self.records(slots):
+                if record.buried:
+                    return
                 limit = self.line.limit(record.slot) if record.slot < self.line.start else None
                 for index in reversed(range(len(record.commits))):
                     if limit is not None and index > limit:
@@ -259,6 +356,13 @@ class History:
         return CommitNotFound(
             f"There is no commit {text} on this branch.",
             next="`quire log` lists the commits of a branch.",
+            commit=text,
+        )
+
+    def expired(self, text: str) -> SnapshotExpired:
+        return SnapshotExpired(
+            f"Commit {text} was cleaned up.",
+            next="`quire log` lists the commits that are kept; a tag or a lease keeps one for longer.",
             commit=text,
         )
 
@@ -285,5 +389,5 @@ def hint_key(name: str) -> str:
     return f"_quire/hint-{quote(name, safe='')}.json"
 
 
-def _checkpoint_key(at: Point) -> str:
+def checkpoint_key(at: Point) -> str:
     return f"_quire/log/{at.branch}/checkpoint-{at.slot:020d}"

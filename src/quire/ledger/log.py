@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from datetime import datetime
 from functools import partial
 
 import msgspec
 
 from quire.ledger.protocol import Appended
-from quire.ledger.records import Commit, Record, Stored, corrupt, decode, encode, readable
+from quire.ledger.records import SEALED, Commit, Record, Slot, Stored, corrupt, decode, encode, readable
 from quire.ledger.search import last_existing
 from quire.store import Outcome, Store, run_parallel
 
@@ -18,11 +19,16 @@ MAX_RECORD = 64 * 1024
 
 
 _PLAIN = re.compile(r"[0-9A-Za-z_-]{1,64}")
+_SLOT = re.compile(r"[0-9]{20}")
 
 
 class SideObject(Stored, frozen=True):
     format: int
     commits: tuple[Commit, ...]
+    branch: str = ""
+    slot: Slot = 0
+    write: str = ""
+    """The record it belongs to."""
 
 
 readable(SideObject)
@@ -36,7 +42,9 @@ class LogLedger:
     def __init__(self, store: Store) -> None:
         self._store = store
 
-    def append(self, record: Record, *, deadline: float | None = None) -> Appended:
+    def append(
+        self, record: Record, *, deadline: float | None = None, beside: Callable[[], object] | None = None
+    ) -> Appended:
         data = encode(record)
         if len(data) > MAX_RECORD:
             record = self._move_aside(record)
@@ -46,7 +54,7 @@ class LogLedger:
         def mine(found: bytes) -> bool:
             return decode(found, Record, key).write == record.write
 
-        created = self._store.create(key, data, mine=mine, deadline=deadline)
+        created = self._store.create(key, data, mine=mine, deadline=deadline, beside=beside)
         if created.outcome is not Outcome.CONFLICT:
             return Appended(created.outcome)
         if created.found is None:
@@ -65,9 +73,20 @@ class LogLedger:
 
         return last_existing(exists, at_least, first)
 
+    def bury(self, tombstone: Record) -> None:
+        self._store.put(slot_key(tombstone.branch, tombstone.slot), encode(tombstone))
+
+    def written(self, branch: str) -> dict[int, datetime]:
+        found = {}
+        for entry in self._store.list(f"_quire/log/{branch}"):
+            name = entry.key.rpartition("/")[2]
+            if _SLOT.fullmatch(name):
+                found[int(name)] = entry.modified
+        return found
+
     def _move_aside(self, record: Record) -> Record:
         name = f"side-{record.write}"
-        body = SideObject(format=record.format, commits=record.commits)
+        body = SideObject(record.format, record.commits, record.branch, record.slot, record.write)
         self._store.put(f"_quire/log/{record.branch}/{name}", encode(body))
         return msgspec.structs.replace(record, commits=(), side=name)
 
@@ -87,7 +106,16 @@ class LogLedger:
         found = self._store.get_or_none(side)
         if found is None:
             raise corrupt(side, f"it is missing, and slot {slot} needs it")
-        return msgspec.structs.replace(record, side=None, commits=decode(found, SideObject, side).commits)
+        held = decode(found, SideObject, side)
+        owner = (held.branch, held.slot, held.write)
+        if owner != (branch, slot, record.write) if held.format >= SEALED else not _first(held, record):
+            raise corrupt(side, f"it does not belong to slot {slot}")
+        return msgspec.structs.replace(record, side=None, commits=held.commits)
+
+
+def _first(body: SideObject, record: Record) -> bool:
+    """Whether an old side object, which does not say so, can be this record's."""
+    return bool(body.commits) and body.commits[0].write == record.write
 
 
 def slot_key(branch: str, slot: int) -> str:

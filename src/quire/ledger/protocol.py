@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from datetime import datetime
+from typing import Protocol, runtime_checkable
 
 from quire.ledger.records import Record
 from quire.store import Outcome
@@ -18,13 +19,25 @@ class Appended:
     winner: Record | None = None
 
 
+@runtime_checkable
+class Compactable(Protocol):
+    """A ledger whose own storage is worth tidying now and then."""
+
+    def compact(self) -> None: ...
+
+
 class Ledger(Protocol):
     """An append-only log of slots per branch, with create-if-absent as its only write."""
 
     name: str
 
-    def append(self, record: Record, *, deadline: float | None = None) -> Appended:
-        """Create slot `record.slot` of `record.branch` if it is absent. The only atomic point of Quire."""
+    def append(
+        self, record: Record, *, deadline: float | None = None, beside: Callable[[], object] | None = None
+    ) -> Appended:
+        """Create slot `record.slot` of `record.branch` if it is absent. The only atomic point of Quire.
+
+        `beside` may be called side by side with the look at a slot that somebody else has taken, to save a round trip.
+        """
         ...
 
     def read(self, branch: str, slots: Sequence[int]) -> list[Record | None]:
@@ -36,4 +49,15 @@ class Ledger(Protocol):
 
         Bounded hops at any distance, and right if the belief is wrong.
         """
+        ...
+
+    def bury(self, tombstone: Record) -> None:
+        """Overwrite an existing slot, which nobody may need any more, by a tombstone with the same write id.
+
+        The slot never stops to exist. Doing it again changes nothing.
+        """
+        ...
+
+    def written(self, branch: str) -> dict[int, datetime]:
+        """When each slot of a branch was written last, by the clock of the store. For maintenance: it may list."""
         ...

@@ -6,7 +6,7 @@ checkpoint that was already written. Nothing here knows a table format: a pin's 
 
 from __future__ import annotations
 
-import secrets
+import hashlib
 import threading
 from datetime import datetime
 from typing import Annotated, Any, Literal, TypeVar, cast
@@ -14,9 +14,18 @@ from typing import Annotated, Any, Literal, TypeVar, cast
 import msgspec
 
 from quire.errors import CorruptRecord, NewerFormat
+from quire.store import clock
 
-FORMAT = 1
-"""The newest format this Quire reads and the one it writes."""
+FORMAT = 2
+"""The newest format this Quire reads and the one it writes.
+
+1: slots, checkpoints, refs. 2: floors and tombstones, which an older reader must not overlook, and checksums.
+"""
+
+SEALED = 2
+"""From this format on everything that is stored ends in a checksum."""
+
+_SUM = b',"sum":"'
 
 T = TypeVar("T")
 
@@ -26,6 +35,16 @@ Slot = Annotated[int, msgspec.Meta(ge=0, le=10**18)]
 
 Moment = Annotated[datetime, msgspec.Meta(tz=True)]
 """A time with a zone; one without could not be compared."""
+
+Count = Annotated[int, msgspec.Meta(ge=0, le=2**62)]
+"""A number that can be added to and stored again."""
+
+
+def in_calendar(*times: datetime | None) -> None:
+    """Refuse times so far out that nothing can be added to or taken from them."""
+    for time in times:
+        if time is not None and not 1970 <= time.year <= 9000:
+            raise ValueError(f"{time.isoformat()} is no time for a lake")
 
 
 class Stored(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -38,11 +57,13 @@ class Pin(Stored, frozen=True):
     format: str
     location: str
     version: str
-    counter: int
-    rows: int = 0
-    bytes: int = 0
-    head: int = 0
+    counter: Count
+    rows: Count = 0
+    bytes: Count = 0
+    head: Count = 0
     """The newest linear version of the table whose rows this state includes: foreign commits up to it were adopted."""
+    fragments: Count = 0
+    """How many pieces the rows lie in; 0 when that is not known."""
 
 
 class TableInfo(Stored, frozen=True):
@@ -53,13 +74,15 @@ class TableInfo(Stored, frozen=True):
     key: tuple[str, ...] = ()
     stable_row_ids: bool = False
     validator: str | None = None
+    rules: str = ""
+    """What the validator goes by. The lake keeps it with the table and does not read it."""
 
 
 class Keys(Stored, frozen=True):
     """Hashes of the keys a commit inserted, so that most races are settled without reading data."""
 
     columns: tuple[str, ...]
-    count: int
+    count: Count
     hashes: str | None = None
     """Base64 of sorted 8-byte hashes, or None when there were too many to list."""
 
@@ -92,8 +115,8 @@ class Change(Stored, frozen=True):
     pin: Pin | None = None
     info: TableInfo | None = None
     keys: tuple[Keys, ...] = ()
-    added: int = 0
-    removed: int = 0
+    added: Count = 0
+    removed: Count = 0
 
 
 class Read(Stored, frozen=True):
@@ -102,14 +125,14 @@ class Read(Stored, frozen=True):
     kind: Literal["key-exists", "key-absent", "no-row", "table"]
     table: str
     columns: tuple[str, ...] = ()
-    count: int = 0
+    count: Count = 0
 
 
 class StreamToken(Stored, frozen=True):
     """Position `sequence` of a stream `scope`: kept for ever, compared with >=."""
 
     scope: str
-    sequence: int
+    sequence: Count
 
 
 class OpaqueToken(Stored, frozen=True):
@@ -124,7 +147,7 @@ class Point(Stored, frozen=True, order=True):
 
     branch: str
     slot: Slot
-    index: int = 0
+    index: Count = 0
 
     @property
     def commit(self) -> str:
@@ -134,10 +157,31 @@ class Point(Stored, frozen=True, order=True):
 class Learnt(Stored, frozen=True):
     """Tokens that were committed on another branch and whose work this commit takes over."""
 
-    streams: dict[str, int] = {}
+    streams: dict[str, Count] = {}
     tokens: dict[str, tuple[Point, Moment]] = {}
     since: Moment | None = None
     """Tokens minted before this may have been forgotten there."""
+
+
+class Cost(Stored, frozen=True):
+    """What a transaction had taken when its slot was about to be written.
+
+    So the write of the slot is not in it: in the log one create and one hop, and one put and one hop more for a side
+    object. Attempts at earlier slots are.
+    """
+
+    requests: dict[str, Count] = {}
+    """Quire's own, by kind."""
+    external: dict[str, Count] = {}
+    """Those that other systems made for it, by system."""
+    hops: Count = 0
+    retries: Count = 0
+    bytes_in: Count = 0
+    bytes_out: Count = 0
+    elapsed: Count = 0
+    """Microseconds since the transaction began."""
+    phases: dict[str, Count] = {}
+    """Microseconds by phase."""
 
 
 class Commit(Stored, frozen=True):
@@ -157,6 +201,24 @@ class Commit(Stored, frozen=True):
     adopts: Point | None = None
     """The commit whose pins this one took over as they are: a fast-forward."""
     learnt: Learnt | None = None
+    cost: Cost | None = None
+
+    def __post_init__(self) -> None:
+        in_calendar(self.time, self.token.minted if self.token is not None else None)
+
+
+class Floor(Stored, frozen=True):
+    """What a collector declares gone. Every later writer of the branch reads it before it takes a slot."""
+
+    slot: Slot
+    """The first slot that is kept; what lies before it is gone unless a tag, a branch or a lease protects it."""
+    horizon: Moment
+    """Store time: no object that is younger is deleted."""
+    revoked: tuple[str, ...] = ()
+    """Writers that count as dead: what they staged may be deleted, and they can never publish it."""
+
+    def __post_init__(self) -> None:
+        in_calendar(self.horizon)
 
 
 class Record(Stored, frozen=True):
@@ -168,12 +230,33 @@ class Record(Stored, frozen=True):
     write: str
     previous: str
     time: Moment
-    kind: Literal["genesis", "commits", "closed", "claim"] = "commits"
-    epoch: int = 0
+    kind: Literal["genesis", "commits", "closed", "claim", "floor", "tombstone"] = "commits"
+    epoch: Count = 0
     checkpoint: Point | None = None
     commits: tuple[Commit, ...] = ()
     side: str | None = None
     """Object that holds `commits` when they would make the record too large."""
+    floor: Floor | None = None
+    writes: tuple[str, ...] = ()
+    """In a tombstone: the write ids of the commits that were here, if there were several."""
+
+    def wrote(self, write: str) -> bool:
+        """Whether this is, or was, the slot of a write."""
+        return write in (self.write, *self.writes, *(commit.write for commit in self.commits))
+
+    def __post_init__(self) -> None:
+        in_calendar(self.time)
+        if (self.kind == "floor") != (self.floor is not None):
+            raise ValueError("a floor belongs to a record of that kind, and to no other")
+        if self.floor is not None and self.floor.slot > self.slot:
+            raise ValueError("a floor lies above its own record")
+        if self.kind == "genesis" and self.slot != 0:
+            raise ValueError("only slot 0 begins a log")
+
+    @property
+    def buried(self) -> bool:
+        """Whether only a tombstone is left of what was in this slot."""
+        return self.kind == "tombstone"
 
 
 class FormatFile(Stored, frozen=True):
@@ -185,6 +268,9 @@ class FormatFile(Stored, frozen=True):
     ledger: str
     created: Moment
 
+    def __post_init__(self) -> None:
+        in_calendar(self.created)
+
 
 class Hint(Stored, frozen=True):
     """Best effort: where the head probably is. May be missing, stale or wrong."""
@@ -192,12 +278,13 @@ class Hint(Stored, frozen=True):
     branch: str
     head: Slot
     checkpoint: Point | None = None
-    backfilled: int = 0
+    backfilled: Count = 0
     """Every table change up to this slot has reached the table's plain HEAD."""
+    format: int = 1
 
 
 class _Versioned(msgspec.Struct):
-    format: int = 0
+    format: int = 1
 
 
 _readers: dict[type, msgspec.json.Decoder[Any]] = {}
@@ -225,11 +312,32 @@ readable(_Versioned, Record, FormatFile, Hint)
 
 def new_id() -> str:
     """A random identifier: branch, table, write."""
-    return secrets.token_hex(8)
+    return clock.token()
 
 
 def encode(value: Stored) -> bytes:
-    return msgspec.json.encode(value)
+    """A stored object as bytes: JSON that, from format 2 on, ends in its own checksum."""
+    body = msgspec.json.encode(value)
+    number = getattr(value, "format", None)
+    return seal(body) if isinstance(number, int) and number >= SEALED else body
+
+
+def seal(body: bytes) -> bytes:
+    """A JSON object with a checksum of itself as its last field, so that damage is not mistaken for content."""
+    return body[:-1] + _SUM + _checksum(body) + b'"}'
+
+
+def unseal(data: bytes) -> bytes | None:
+    """The object without its checksum; None when there is none or it does not fit."""
+    end = len(data) - len(_SUM) - 18
+    if end < 1 or not data.endswith(b'"}') or data[end : end + len(_SUM)] != _SUM:
+        return None
+    body = data[:end] + b"}"
+    return body if data[end + len(_SUM) : -2] == _checksum(body) else None
+
+
+def _checksum(body: bytes) -> bytes:
+    return hashlib.blake2b(body, digest_size=8).hexdigest().encode()
 
 
 def decode(data: bytes, kind: type[T], where: str) -> T:
@@ -247,6 +355,10 @@ def decode(data: bytes, kind: type[T], where: str) -> T:
                 found=found,
                 supported=FORMAT,
             )
+        if found < 1:
+            raise corrupt(where, f"there never was a format {found}")
+        if (found >= SEALED or _SUM in data[-32:]) and unseal(data) is None:
+            raise corrupt(where, "its checksum does not fit its content")
         return cast("T", _reader(kind).decode(data))
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, ValueError) as error:
         raise corrupt(where, f"it is not a valid {kind.__name__}: {error}") from None

@@ -6,15 +6,30 @@ same time cannot both win, on any store.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import itertools
+from collections.abc import Callable, Iterator
 from datetime import datetime
+from functools import partial
 from typing import Literal
 from urllib.parse import quote, unquote
 
-from quire.errors import CommitUnknown
-from quire.ledger.records import FORMAT, Moment, Point, Slot, Stored, corrupt, decode, encode, new_id, readable
+from quire.errors import CommitUnknown, FormatError, QuireError
+from quire.ledger.records import (
+    FORMAT,
+    Count,
+    Moment,
+    Point,
+    Slot,
+    Stored,
+    corrupt,
+    decode,
+    encode,
+    in_calendar,
+    new_id,
+    readable,
+)
 from quire.ledger.search import last_existing
-from quire.store import Outcome, Store, run_parallel
+from quire.store import Entry, Outcome, Store, run_parallel
 
 MAIN = "main"
 
@@ -24,7 +39,7 @@ class Segment(Stored, frozen=True):
 
     branch: str
     slot: Slot
-    index: int
+    index: Count
 
 
 class Line(Stored, frozen=True):
@@ -32,6 +47,13 @@ class Line(Stored, frozen=True):
 
     branch: str
     inherited: tuple[Segment, ...] = ()
+
+    def __post_init__(self) -> None:
+        slots = [s.slot for s in self.inherited]
+        if any(a >= b for a, b in itertools.pairwise(slots)):
+            raise ValueError("the stretches of a line do not follow each other")
+        if any(s.branch == self.branch for s in self.inherited):
+            raise ValueError("a line comes back to its own log")
 
     @property
     def start(self) -> int:
@@ -74,6 +96,13 @@ class Ref(Stored, frozen=True):
     checkpoint: Point | None = None
     """For a branch: a checkpoint at or before its start, so that opening it is bounded."""
 
+    def __post_init__(self) -> None:
+        in_calendar(self.time)
+        if self.kind == "branch" and (self.line is None or not self.line.inherited):
+            raise ValueError("a branch without a line that leads to its start")
+        if self.kind == "tag" and self.target is None:
+            raise ValueError("a tag that names no commit")
+
 
 readable(Ref)
 
@@ -114,8 +143,26 @@ class Refs:
             )
         return created.outcome is Outcome.COMMITTED
 
-    def list(self, space: Literal["branch", "tag"]) -> Iterator[Ref]:
-        """Every living ref of this kind, by name."""
+    def every(self, space: Literal["branch", "tag"]) -> Iterator[tuple[Ref, datetime | None]]:
+        """Every generation of every ref of this kind, and when the next one took its place, by the store's clock."""
+        generations: dict[str, list[Entry]] = {}
+        for entry in self._store.list("_quire/refs"):
+            folder, _, _ = entry.key.removeprefix("_quire/refs/").partition("/")
+            if folder.startswith(space + "."):
+                generations.setdefault(folder, []).append(entry)
+        every = [entry.key for entries in generations.values() for entry in entries]
+        read = dict(zip(every, run_parallel([partial(self._store.get, key) for key in every]), strict=True))
+        for folder, entries in sorted(generations.items()):
+            entries.sort(key=lambda e: e.key)
+            bodies = [read[entry.key] for entry in entries]
+            ends = [*(e.modified for e in entries[1:]), None]
+            for entry, body, end in zip(entries, bodies, ends, strict=True):
+                yield self._decode(body, entry.key, unquote(folder.removeprefix(space + "."))), end
+
+    def list(
+        self, space: Literal["branch", "tag"], bad: Callable[[str, QuireError], None] | None = None
+    ) -> Iterator[Ref]:
+        """Every living ref of this kind, by name. With `bad`, one that cannot be read is told instead of raised."""
         newest: dict[str, str] = {}
         for entry in self._store.list("_quire/refs"):
             folder, _, _ = entry.key.removeprefix("_quire/refs/").partition("/")
@@ -124,7 +171,13 @@ class Refs:
         names = sorted(newest)
         bodies = run_parallel([lambda key=newest[n]: self._store.get(key) for n in names])  # type: ignore[misc]
         for folder, body in zip(names, bodies, strict=True):
-            ref = self._decode(body, newest[folder], unquote(folder.removeprefix(space + ".")))
+            try:
+                ref = self._decode(body, newest[folder], unquote(folder.removeprefix(space + ".")))
+            except FormatError as error:
+                if bad is None:
+                    raise
+                bad(newest[folder], error)
+                continue
             if ref.kind != "gone":
                 yield ref
 

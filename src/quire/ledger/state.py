@@ -7,10 +7,26 @@ from __future__ import annotations
 
 import msgspec
 
-from quire.ledger.records import Change, Commit, Moment, Pin, Point, Record, Slot, Stored, TableInfo, corrupt, readable
+from quire.ledger.records import (
+    SEALED,
+    Change,
+    Commit,
+    Count,
+    Moment,
+    Pin,
+    Point,
+    Record,
+    Slot,
+    Stored,
+    TableInfo,
+    corrupt,
+    in_calendar,
+    readable,
+)
 
 MAX_TOKENS = 10_000
 KEPT_TOKENS = 9_000
+MAX_REVOKED = 1_000
 
 
 class TableState(Stored, frozen=True):
@@ -30,17 +46,36 @@ class State(Stored, frozen=True):
     write: str
     """Write id of the record at `slot`: the predecessor of the next one."""
     time: Moment
+    """When the record was made; the commit at `head` may be older."""
     head: Point
+    committed: Moment | None = None
+    """When the commit at `head` was made; None in a checkpoint of format 1."""
     tables: dict[str, TableState] = {}
-    epoch: int = 0
+    epoch: Count = 0
+    floor: Slot = 0
+    """The first slot that cleanup has kept."""
+    revoked: tuple[str, ...] = ()
+    """Writers that a collector has taken for dead, the latest last."""
     closed: bool = False
-    streams: dict[str, int] = {}
+    streams: dict[str, Count] = {}
     tokens: dict[str, tuple[Point, Moment]] = {}
     tokens_since: Moment | None = None
     """Tokens minted before this may have been forgotten; they are refused instead of repeated."""
     checkpoint: Point | None = None
     partial: bool = False
     """Whether commits of the slot are left out: a state inside a group."""
+
+    def checked(self, where: str) -> State:
+        """This state, as it was found in storage, if it can be one at all."""
+        try:
+            in_calendar(self.time, self.committed, self.tokens_since, *(minted for _, minted in self.tokens.values()))
+        except ValueError as error:
+            raise corrupt(where, str(error)) from None
+        if any(table.info.id != key for key, table in self.tables.items()):
+            raise corrupt(where, "a table has another id than the one it is kept under")
+        if len({table.info.name for table in self.tables.values()}) != len(self.tables):
+            raise corrupt(where, "two tables have one name")
+        return self
 
     def by_name(self, name: str) -> TableState | None:
         return next((t for t in self.tables.values() if t.info.name == name), None)
@@ -54,12 +89,24 @@ readable(State)
 
 def genesis(record: Record) -> State:
     """The state at slot 0 of the first branch."""
+    if record.kind != "genesis":
+        raise corrupt(f"slot {record.slot} of log {record.branch}", "it does not begin a log")
     head = Point(branch=record.branch, slot=0, index=0)
-    return State(format=record.format, branch=record.branch, slot=0, write=record.write, time=record.time, head=head)
+    return State(
+        format=record.format,
+        branch=record.branch,
+        slot=0,
+        write=record.write,
+        time=record.time,
+        head=head,
+        committed=record.time if record.format >= SEALED else None,
+    )
 
 
 def fold(state: State, record: Record, *, upto: int | None = None) -> State:
     """The state after `record`, or after its commit `upto` only."""
+    if record.buried:
+        raise corrupt(f"slot {record.slot} of log {record.branch}", "it was cleaned up, but it is needed")
     if record.previous != state.write:
         raise corrupt(
             f"slot {record.slot} of log {record.branch}",
@@ -67,13 +114,18 @@ def fold(state: State, record: Record, *, upto: int | None = None) -> State:
         )
     tables = dict(state.tables)
     streams, tokens, since = state.streams, state.tokens, state.tokens_since
-    head = state.head
+    head, committed = state.head, state.committed
     for index, commit in enumerate(record.commits):
         if upto is not None and index > upto:
             break
-        head = Point(branch=record.branch, slot=record.slot, index=index)
+        head, committed = (
+            Point(branch=record.branch, slot=record.slot, index=index),
+            commit.time if record.format >= SEALED else None,
+        )
         for change in commit.changes:
             _apply(tables, change, head)
+        if any(change.info is not None for change in commit.changes):
+            _check_names(tables, head)
         streams = _streams(streams, commit)
         if commit.learnt is not None:
             # Here the work was done by this commit, whatever commit of the other branch did it first.
@@ -90,8 +142,12 @@ def fold(state: State, record: Record, *, upto: int | None = None) -> State:
         write=record.write,
         time=record.time,
         head=head,
+        committed=committed,
         tables=tables,
+        format=max(state.format, record.format),
         epoch=max(state.epoch, record.epoch),
+        floor=max(state.floor, record.floor.slot) if record.floor is not None else state.floor,
+        revoked=_revoked(state.revoked, record),
         closed=record.kind == "closed",
         streams=streams,
         tokens=tokens,
@@ -99,6 +155,11 @@ def fold(state: State, record: Record, *, upto: int | None = None) -> State:
         checkpoint=_newer(record.checkpoint, state.checkpoint),
         partial=upto is not None and upto < len(record.commits) - 1,
     )
+
+
+def _revoked(known: tuple[str, ...], record: Record) -> tuple[str, ...]:
+    told = record.floor.revoked if record.floor is not None else ()
+    return (*known, *(w for w in told if w not in known))[-MAX_REVOKED:] if told else known
 
 
 def _streams(known: dict[str, int], commit: Commit) -> dict[str, int]:
@@ -122,11 +183,18 @@ def _apply(tables: dict[str, TableState], change: Change, at: Point) -> None:
         tables.pop(change.table, None)
         return
     pin = change.pin or (known.pin if known else None)
+    if info is not None and info.id != change.table:
+        raise corrupt(f"commit {at.commit} of log {at.branch}", f"it gives table {change.table} another id, {info.id}")
     if info is None or pin is None:
         raise corrupt(
             f"commit {at.commit} of log {at.branch}", f"it changes table {change.table}, which does not exist"
         )
     tables[change.table] = TableState(info=info, pin=pin, commit=at)
+
+
+def _check_names(tables: dict[str, TableState], at: Point) -> None:
+    if len({table.info.name for table in tables.values()}) != len(tables):
+        raise corrupt(f"commit {at.commit} of log {at.branch}", "it gives two tables one name")
 
 
 def _forget(

@@ -1,11 +1,23 @@
 """Object storage with typed outcomes: the lowest layer of Quire, which knows no ledger and no table format."""
 
 from quire.store.backend import Entry
-from quire.store.meter import Meter, attached, awaited, metering, record_external, totals
+from quire.store.meter import (
+    Meter,
+    active_meters,
+    attached,
+    awaited,
+    metering,
+    off_the_path,
+    on_behalf,
+    phase,
+    record_external,
+    record_retry,
+    totals,
+)
 from quire.store.outcome import Created, Outcome
-from quire.store.parallel import run_parallel, submit
+from quire.store.parallel import quietly, result_of, run_parallel, submit
 from quire.store.probing import probe
-from quire.store.store import Store
+from quire.store.store import Store, register_scheme
 
 __all__ = [
     "Created",
@@ -13,11 +25,19 @@ __all__ = [
     "Meter",
     "Outcome",
     "Store",
+    "active_meters",
     "attached",
     "awaited",
     "metering",
+    "off_the_path",
+    "on_behalf",
+    "phase",
     "probe",
+    "quietly",
     "record_external",
+    "record_retry",
+    "register_scheme",
+    "result_of",
     "run_parallel",
     "submit",
     "totals",

@@ -11,6 +11,7 @@ from urllib.parse import unquote
 from quire.errors import InvalidInput, InvalidUri
 
 SCHEMES = ("file", "memory", "s3", "gs", "az")
+_REGISTERED: set[str] = set()
 _ALIASES = {"s3a": "s3", "s3n": "s3", "gcs": "gs", "azure": "az"}
 _EXAMPLE = {
     "file": "file:///path/to/lake",
@@ -69,8 +70,14 @@ def parse(uri: str | os.PathLike[str]) -> Address:
     return _remote(scheme, rest, text)
 
 
+def accept(scheme: str) -> None:
+    """Take addresses of one more scheme: `scheme://container/path`."""
+    _REGISTERED.add(scheme)
+    _EXAMPLE.setdefault(scheme, f"{scheme}://name/lake")
+
+
 def _known(scheme: str) -> bool:
-    return scheme.lower() in SCHEMES or scheme.lower() in _ALIASES
+    return scheme.lower() in SCHEMES or scheme.lower() in _ALIASES or scheme.lower() in _REGISTERED
 
 
 def _advice(scheme: str) -> str:

@@ -48,6 +48,10 @@ class Failure(Exception):
         self.detail = detail
 
 
+LARGEST = 1 << 30
+"""No object that is read whole is larger than this; one that is was not written by us."""
+
+
 class Backend(Protocol):
     """One request per call. Keys are valid and relative to the root. Safe to call from many threads."""
 

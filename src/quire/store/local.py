@@ -10,15 +10,15 @@ import contextlib
 import enum
 import errno
 import os
-import secrets
 import threading
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from functools import partial
 from typing import BinaryIO
 
+from quire.store import clock
 from quire.store.address import TEMPORARY_SUFFIX, is_temporary
-from quire.store.backend import Entry, Failure, Reason
+from quire.store.backend import LARGEST, Entry, Failure, Reason
 from quire.store.parallel import run_parallel
 
 _DENIED = {errno.EACCES, errno.EPERM, errno.EROFS}
@@ -40,6 +40,8 @@ class LocalFiles:
 
     def get(self, key: str) -> bytes:
         with _failing(), open(self._path(key), "rb") as file:
+            if os.fstat(file.fileno()).st_size > LARGEST:
+                raise Failure(Reason.REFUSED, f"the object is larger than {LARGEST} bytes")
             return file.read()
 
     def get_range(self, key: str, start: int, length: int) -> bytes:
@@ -142,7 +144,7 @@ class LocalFiles:
     def _staged(self, path: str, data: bytes) -> Iterator[str]:
         """A synced temporary file beside `path`, removed afterwards. A failure here has changed nothing."""
         folder = os.path.dirname(path)
-        temporary = os.path.join(folder, f".{secrets.token_hex(8)}{TEMPORARY_SUFFIX}")
+        temporary = os.path.join(folder, f".{clock.token()}{TEMPORARY_SUFFIX}")
         try:
             with _failing(_Phase.STAGE), self._fresh_file(folder, temporary) as file:
                 file.write(data)

@@ -1,10 +1,11 @@
-"""Count requests: how many, of which kind, how many bytes, and how many had to wait for one another.
+"""Count requests: how many, of which kind, how many bytes, how many had to wait for one another, and where time went.
 
     with metering() as m:
-        store.get("a")
-    m.total, m.hops          # 1, 1
+        with phase("read"):
+            store.get("a")
+    m.total, m.hops, m.phases          # 1, 1, {"read": 0.0004}
 
-Every attempt counts, so a failed request and its repetition are two.
+Every attempt counts, so a failed request and its repetition are two, and one retry.
 """
 
 from __future__ import annotations
@@ -12,14 +13,22 @@ from __future__ import annotations
 import bisect
 import contextlib
 import contextvars
+import os
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from quire.store import clock
+
 KINDS = ("get", "put", "create", "delete", "list", "head")
+
+_WINDOWS = 64
+"""Windows of an external counter that are kept apart; older ones are summed up."""
+_STRETCHES = 1000
+"""Stretches of time that a traced meter keeps at most."""
 
 
 @dataclass(frozen=True)
@@ -28,8 +37,12 @@ class _Span:
     end: float
     hops: int
 
+    @property
+    def chains(self) -> Sequence[tuple[float, int]]:
+        return ((self.start, self.hops),)
 
-@dataclass
+
+@dataclass(eq=False)
 class _Fork:
     """Branches that ran side by side by intent, whatever the scheduler made of it."""
 
@@ -38,8 +51,16 @@ class _Fork:
     end: float = 0.0
 
     @property
-    def hops(self) -> int:
-        return max(_longest(branch) for branch in self.branches)
+    def chains(self) -> Sequence[tuple[float, int]]:
+        """When it began and how many hops it took; also from when on a branch waited for a call put aside before."""
+        own = [[item for item in branch if item.start >= self.start] for branch in self.branches]
+        found = [(self.start, max(map(_longest, own)))]
+        for branch in self.branches:
+            waited = [item for item in branch if item.end > self.start]
+            early = min((item.start for item in waited), default=self.start)
+            if early < self.start:
+                found.append((early, _longest(waited)))
+        return found
 
 
 # What happened in one line of control. Appending is atomic, so threads that share a context may share a line.
@@ -52,30 +73,65 @@ def _longest(line: Sequence[_Span | _Fork]) -> int:
     ends = [item.end for item in items]
     best = [0]
     for position, item in enumerate(items):
-        before = bisect.bisect_right(ends, item.start, hi=position)
-        best.append(max(best[-1], best[before] + item.hops))
+        ways = (best[bisect.bisect_right(ends, start, hi=position)] + hops for start, hops in item.chains)
+        best.append(max(best[-1], *ways))
     return best[-1]
+
+
+class _Windows:
+    """Which part of another system's rising counter is ours: disjoint windows, in order."""
+
+    def __init__(self) -> None:
+        self._parts: list[tuple[int, int]] = []
+        self._summed = self._summed_to = 0
+
+    @property
+    def count(self) -> int:
+        return self._summed + sum(last - first for first, last in self._parts)
+
+    def add(self, first: int, last: int) -> None:
+        """Take one more in. What lies before the windows that are kept apart is not counted again."""
+        first, last = max(first, self._summed_to), max(last, self._summed_to)
+        apart = []
+        for part in self._parts:
+            if part[1] < first or part[0] > last:
+                apart.append(part)
+            else:
+                first, last = min(first, part[0]), max(last, part[1])
+        self._parts = sorted([*apart, (first, last)])
+        if len(self._parts) > _WINDOWS:
+            first, self._summed_to = self._parts.pop(0)
+            self._summed += self._summed_to - first
 
 
 @dataclass
 class _Counts:
     requests: Counter[str] = field(default_factory=Counter)
-    windows: dict[str, list[tuple[int, int]]] = field(default_factory=dict)
+    windows: dict[str, _Windows] = field(default_factory=dict)
+    retries: int = 0
     bytes_in: int = 0
     bytes_out: int = 0
 
     @property
     def external(self) -> dict[str, int]:
-        return {system: sum(last - first for first, last in parts) for system, parts in self.windows.items()}
+        return {system: windows.count for system, windows in self.windows.items()}
 
     def to_dict(self) -> dict[str, Any]:
         return {
             "requests": dict(self.requests),
             "total": self.requests.total(),
             "external": self.external,
+            "retries": self.retries,
             "bytes_in": self.bytes_in,
             "bytes_out": self.bytes_out,
         }
+
+
+@dataclass(eq=False)
+class _Phase:
+    """One that is open."""
+
+    name: str
 
 
 class Meter:
@@ -89,9 +145,15 @@ class Meter:
         self._counts = _Counts()
         self._line: _Line = []
         self._lock = threading.Lock()
-        self._started = time.perf_counter()
+        self._started = clock.monotonic()
         self._ended: float | None = None
         self._aside: float | None = None
+        self._phases: dict[str, float] = {}
+        self._open: list[_Phase] = []
+        self._turned = 0.0
+        """Up to when the phases have been charged."""
+        self.stretches: list[tuple[str, float, float]] | None = None
+        """When each phase ran, by `clock.monotonic()`, if somebody has put a list here."""
 
     @property
     def requests(self) -> dict[str, int]:
@@ -119,6 +181,11 @@ class Meter:
         return _longest(list(self._line))
 
     @property
+    def retries(self) -> int:
+        """Quire's own requests that were sent again because the answer was an error or was lost."""
+        return self._counts.retries
+
+    @property
     def bytes_in(self) -> int:
         return self._counts.bytes_in
 
@@ -128,12 +195,52 @@ class Meter:
 
     @property
     def seconds(self) -> float:
-        return (self._ended or time.perf_counter()) - self._started
+        return (clock.monotonic() if self._ended is None else self._ended) - self._started
+
+    @property
+    def phases(self) -> dict[str, float]:
+        """Seconds by phase, what is open counted up to now. They never add up to more than `seconds`."""
+        with self._lock:
+            found = dict(self._phases)
+            if self._open:
+                name = self._open[-1].name
+                found[name] = found.get(name, 0.0) + clock.monotonic() - self._turned
+            return found
 
     def to_dict(self) -> dict[str, Any]:
         with self._lock:
             counts = self._counts.to_dict()
-        return {**counts, "hops": self.hops, "seconds": self.seconds}
+        return {**counts, "hops": self.hops, "seconds": self.seconds, "phases": self.phases}
+
+    def _enter(self, name: str) -> _Phase:
+        opened = _Phase(name)
+        with self._lock:
+            if self._ended is None:
+                self._turn()
+                self._open.append(opened)
+        return opened
+
+    def _leave(self, opened: _Phase) -> None:
+        with self._lock:
+            if opened in self._open:
+                self._turn()
+                self._open.remove(opened)
+
+    def _turn(self) -> None:
+        """Charge the time since the last turn to the phase that was opened last."""
+        now, since = clock.monotonic(), self._turned
+        self._turned = now
+        if self._open:
+            name = self._open[-1].name
+            self._phases[name] = self._phases.get(name, 0.0) + now - since
+            if self.stretches is not None and len(self.stretches) < _STRETCHES:
+                self.stretches.append((name, since, now))
+
+    def _end(self) -> None:
+        with self._lock:
+            self._turn()
+            self._open.clear()
+            self._ended = self._turned
 
     def __repr__(self) -> str:
         return f"<Meter requests={self.requests} external={self.external} hops={self.hops}>"
@@ -154,7 +261,7 @@ def metering() -> Iterator[Meter]:
         yield meter
     finally:
         _active.reset(token)
-        meter._ended = time.perf_counter()
+        meter._end()
 
 
 @contextlib.contextmanager
@@ -170,8 +277,43 @@ def attached(meter: Meter) -> Iterator[None]:
         _active.reset(token)
 
 
+@contextlib.contextmanager
+def phase(name: str) -> Iterator[None]:
+    """Charge the time of the block to a phase of every meter that counts here.
+
+    On each meter time belongs to the phase that was opened last and is still open, whichever thread opened it: to the
+    inner one of two nested phases, and only once where calls run side by side.
+    """
+    opened = [(meter, meter._enter(name)) for meter, _ in _active.get()]
+    try:
+        yield
+    finally:
+        for meter, entered in opened:
+            meter._leave(entered)
+
+
+def active_meters() -> tuple[tuple[Meter, _Line], ...]:
+    """What counts here, to be handed to `on_behalf` in another thread."""
+    return _active.get()
+
+
+@contextlib.contextmanager
+def on_behalf(meters: Iterable[tuple[Meter, _Line]]) -> Iterator[None]:
+    """Count what is requested inside the block on the meters of others, once on each, and on no other."""
+    token = _active.set(tuple({id(meter): (meter, line) for meter, line in meters}.values()))
+    try:
+        yield
+    finally:
+        _active.reset(token)
+
+
+def off_the_path() -> contextlib.AbstractContextManager[None]:
+    """Count what is requested inside the block, but not as hops: nobody waits for it."""
+    return on_behalf((meter, []) for meter, _ in _active.get())
+
+
 def totals() -> dict[str, Any]:
-    """Requests, external requests and bytes of this process so far."""
+    """Requests, external requests, retries and bytes of this process so far."""
     with _totals_lock:
         return _totals.to_dict()
 
@@ -200,6 +342,16 @@ def record_external(
     _record(_Span(start, end, hops), {}, {system: window}, bytes_in, bytes_out)
 
 
+def record_retry() -> None:
+    """Count that a request of Quire's own is about to be sent again; the request itself is counted by `record`."""
+    with _totals_lock:
+        _totals.retries += 1
+    for meter, _ in _active.get():
+        with meter._lock:
+            if meter._ended is None:
+                meter._counts.retries += 1
+
+
 def _record(
     span: _Span, requests: dict[str, int], external: dict[str, tuple[int, int]], bytes_in: int, bytes_out: int
 ) -> None:
@@ -213,53 +365,50 @@ def _record(
             line.append(span)
 
 
-def _union(parts: list[tuple[int, int]], window: tuple[int, int]) -> list[tuple[int, int]]:
-    """Disjoint windows, in order, with one more taken in."""
-    first, last = window
-    apart = []
-    for part in parts:
-        if part[1] < first or part[0] > last:
-            apart.append(part)
-        else:
-            first, last = min(first, part[0]), max(last, part[1])
-    return sorted([*apart, (first, last)])
-
-
 def _add(
     counts: _Counts, requests: dict[str, int], external: dict[str, tuple[int, int]], bytes_in: int, bytes_out: int
 ) -> None:
     counts.requests.update(requests)
-    for system, window in external.items():
-        counts.windows[system] = _union(counts.windows.get(system, []), window)
+    for system, (first, last) in external.items():
+        counts.windows.setdefault(system, _Windows()).add(first, last)
     counts.bytes_in += bytes_in
     counts.bytes_out += bytes_out
 
 
-def aside() -> tuple[contextvars.Context, Callable[[], None]]:
-    """A context for one call that runs in the background of this one, and what to call when it has ended.
+def aside() -> tuple[contextvars.Context, Aside]:
+    """A context for one call that runs in the background of this one, and what is to be told when it has ended.
 
     Calls put aside before anybody waits for one of them are side by side by intent: none has to follow another.
     """
     forks = []
     for meter, line in _active.get():
-        if meter._aside is None:
-            meter._aside = time.perf_counter()
+        if meter._aside is None or any(isinstance(item, _Span) and item.start >= meter._aside for item in line[-8:]):
+            meter._aside = time.perf_counter()  # what was asked for in between had to be waited for
         forks.append((meter, line, _Fork(meter._aside, [[]])))
     context = contextvars.copy_context()
     context.run(_active.set, tuple((meter, fork.branches[0]) for meter, _, fork in forks))
+    return context, Aside(forks)
 
-    def ended() -> None:
-        for _, line, fork in forks:
+
+@dataclass(frozen=True)
+class Aside:
+    """A call in the background."""
+
+    _forks: list[tuple[Meter, _Line, _Fork]]
+
+    def ended(self) -> None:
+        for _, line, fork in self._forks:
             fork.end = time.perf_counter()
             line.append(fork)
 
-    return context, ended
 
-
-def awaited() -> None:
-    """What is requested from now on follows the calls put aside before."""
-    for meter, _ in _active.get():
+def awaited(call: Aside | None = None) -> None:
+    """What is requested from now on follows the calls put aside before; on another line than theirs, only this one."""
+    for meter, line in _active.get():
         meter._aside = None
+        for other, its, fork in call._forks if call is not None else ():
+            if other is meter and its is not line:
+                line.append(fork)
 
 
 @contextlib.contextmanager
@@ -275,3 +424,13 @@ def branches(count: int) -> Iterator[list[contextvars.Context]]:
         for _, line, fork in forks:
             fork.end = time.perf_counter()
             line.append(fork)
+
+
+def _forget_totals() -> None:
+    # A forked child has done nothing yet, and whoever held the lock is not there to release it.
+    global _totals, _totals_lock
+    _totals, _totals_lock = _Counts(), threading.Lock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget_totals)

@@ -7,11 +7,10 @@ the key is read, and what is there decides.
 from __future__ import annotations
 
 import enum
-import random
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from quire.store import clock, meter
 from quire.store.backend import Failure, Reason
 
 PUTS = 5
@@ -52,6 +51,8 @@ def settle(
         if not (_in_time(deadline) if attempt == 0 else pause(attempt, deadline)):
             failure = late
             break
+        if attempt:
+            meter.record_retry()
         problem = _try(put)
         if problem is None:
             return Created(Outcome.COMMITTED)
@@ -71,10 +72,10 @@ def settle(
 
 def pause(attempt: int, deadline: float | None = None) -> bool:
     """Wait before repetition `attempt` (1, 2, …), longer each time and at random; False if time would run out."""
-    seconds = random.uniform(0.5, 1.0) * min(_LONGEST_PAUSE, _FIRST_PAUSE * 2**attempt)
+    seconds = clock.uniform(0.5, 1.0) * min(_LONGEST_PAUSE, _FIRST_PAUSE * 2**attempt)
     if not _in_time(deadline, seconds):
         return False
-    time.sleep(seconds)
+    clock.sleep(seconds)
     return True
 
 
@@ -105,7 +106,8 @@ def _read_back(read: Callable[[], bytes], deadline: float | None) -> bytes | Fai
         attempt += 1
         if seen.reason is not Reason.FAILED or attempt == READS or not pause(attempt, deadline):
             return seen
+        meter.record_retry()
 
 
 def _in_time(deadline: float | None, seconds: float = 0.0) -> bool:
-    return deadline is None or time.monotonic() + seconds < deadline
+    return deadline is None or clock.monotonic() + seconds < deadline

@@ -2,22 +2,37 @@
 
 from __future__ import annotations
 
+import contextlib
 import contextvars
 import os
 import threading
+import weakref
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Generic, TypeVar, cast
+from typing import Any, Generic, TypeVar, cast
 
-from quire.store import meter
+from quire.store import clock, meter
 
 T = TypeVar("T")
 
-THREADS = 32
+THREADS = 64
+QUIET_THREADS = 8
+"""For work in the background, which must not hold up a commit."""
 
-_pool: ThreadPoolExecutor | None = None
+_pools: dict[bool, ThreadPoolExecutor] = {}
 _pool_lock = threading.Lock()
+_quiet: contextvars.ContextVar[bool] = contextvars.ContextVar("quire_quiet", default=False)
+
+
+@contextlib.contextmanager
+def quietly() -> Iterator[None]:
+    """Calls of this block run on few threads of their own."""
+    token = _quiet.set(True)
+    try:
+        yield
+    finally:
+        _quiet.reset(token)
 
 
 def run_parallel(calls: Sequence[Callable[[], T]]) -> list[T]:
@@ -31,8 +46,8 @@ def run_parallel(calls: Sequence[Callable[[], T]]) -> list[T]:
     if len(calls) == 1:
         return [contextvars.copy_context().run(calls[0])]
     with meter.branches(len(calls)) as contexts:
-        group = _Group(calls, contexts)
-        for _ in range(min(len(calls) - 1, THREADS)):
+        group = _Group(calls, contexts, clock.order(len(calls)))
+        for _ in range(0 if clock.simulated() else min(len(calls) - 1, THREADS)):
             try:
                 _shared_pool().submit(group.drain)
             except RuntimeError:  # the interpreter is shutting down: the caller does the work alone
@@ -40,32 +55,56 @@ def run_parallel(calls: Sequence[Callable[[], T]]) -> list[T]:
         return group.finish()
 
 
+_asides: weakref.WeakKeyDictionary[Future[Any], meter.Aside] = weakref.WeakKeyDictionary()
+
+
 def submit(call: Callable[[], T]) -> Future[T]:
     """Start a call in the background, in the context of the caller.
 
     The pool is first in, first out, so a call that waits for one submitted before it cannot wait for ever.
     """
-    context, ended = meter.aside()
+    context, aside = meter.aside()
 
     def run() -> T:
         try:
             return context.run(call)
         finally:
-            ended()
+            aside.ended()
 
     try:
-        return _shared_pool().submit(run)
+        if not clock.simulated():
+            future = _shared_pool().submit(run)
+            _asides[future] = aside
+            return future
     except RuntimeError:  # the interpreter is shutting down
-        settled: Future[T] = Future()
+        pass
+    settled: Future[T] = Future()
+    _asides[settled] = aside
+    try:
         settled.set_result(run())
-        return settled
+    except Exception as error:
+        settled.set_exception(error)
+    return settled
+
+
+def result_of(future: Future[T]) -> T:
+    """What a call in the background gave. Requests made here from now on follow those of the call."""
+    try:
+        return future.result()
+    finally:
+        meter.awaited(_asides.get(future))
 
 
 class _Group(Generic[T]):
-    def __init__(self, calls: Sequence[Callable[[], T]], contexts: Sequence[contextvars.Context]) -> None:
+    def __init__(
+        self,
+        calls: Sequence[Callable[[], T]],
+        contexts: Sequence[contextvars.Context],
+        order: Sequence[int],
+    ) -> None:
         self._calls = calls
         self._contexts = contexts
-        self._waiting = deque(range(len(calls)))
+        self._waiting = deque(order)
         self._results: list[T | None] = [None] * len(calls)
         self._errors: dict[int, BaseException] = {}
         self._unsettled = len(calls)
@@ -119,17 +158,19 @@ class _Group(Generic[T]):
 
 
 def _shared_pool() -> ThreadPoolExecutor:
-    global _pool
+    quiet = _quiet.get()
     with _pool_lock:
-        if _pool is None:
-            _pool = ThreadPoolExecutor(THREADS, thread_name_prefix="quire-io")
-        return _pool
+        if quiet not in _pools:
+            name, threads = ("quire-quiet", QUIET_THREADS) if quiet else ("quire-io", THREADS)
+            _pools[quiet] = ThreadPoolExecutor(threads, thread_name_prefix=name)
+        return _pools[quiet]
 
 
 def _forget_pool() -> None:
     # A forked child has the pool object but none of its threads.
-    global _pool, _pool_lock
-    _pool, _pool_lock = None, threading.Lock()
+    global _pool_lock
+    _pools.clear()
+    _pool_lock = threading.Lock()
 
 
 if hasattr(os, "register_at_fork"):

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-import secrets
 
 from quire.errors import QuireError, StorageError, UnsafeStore
+from quire.store import clock
 from quire.store.outcome import Created, Outcome
 from quire.store.store import Store
 
@@ -18,8 +18,8 @@ def probe(store: Store) -> None:
     Raises `UnsafeStore` for a store that let both win, `PermissionDenied` for one that may not be written, and
     `StorageError` for one that cannot be reached. The key is removed in any case, as far as that is possible.
     """
-    key = f"{FOLDER}/{secrets.token_hex(16)}"
-    first, second = secrets.token_bytes(16), secrets.token_bytes(16)
+    key = f"{FOLDER}/{clock.token(16)}"
+    first, second = clock.random_bytes(16), clock.random_bytes(16)
     # Tells an unreachable store from an unsafe one before anything is written.
     store.stat(key)
     try:

@@ -16,7 +16,7 @@ from obstore.store import AzureStore, GCSStore, MemoryStore, S3Store
 
 from quire.errors import ForkedProcess, InvalidInput, InvalidUri
 from quire.store.address import Address, shown
-from quire.store.backend import Entry, Failure, Reason
+from quire.store.backend import LARGEST, Entry, Failure, Reason
 
 T = TypeVar("T")
 
@@ -76,7 +76,10 @@ class RemoteObjects:
         self._store: Any = self._connect(address, {key.lower(): value for key, value in options.items()})
 
     def get(self, key: str) -> bytes:
-        return self._call(lambda: bytes(self._store.get(key).bytes()))
+        found = self._call(lambda: self._store.get(key))
+        if found.meta["size"] > LARGEST:
+            raise Failure(Reason.REFUSED, f"the object is larger than {LARGEST} bytes")
+        return self._call(lambda: bytes(found.bytes()))
 
     def get_range(self, key: str, start: int, length: int) -> bytes:
         return self._call(lambda: bytes(self._store.get_range(key, start=start, length=length)))

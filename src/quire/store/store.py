@@ -6,6 +6,7 @@ store.create("log/1", b"…", mine=lambda found: found == b"…").outcome
 
 from __future__ import annotations
 
+import contextlib
 import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -14,7 +15,7 @@ from typing import Any, TypeVar
 
 from quire import errors
 from quire.store import meter
-from quire.store.address import Address, check_key, check_prefix, parse
+from quire.store.address import Address, accept, check_key, check_prefix, parse
 from quire.store.backend import Backend, Entry, Failure, Reason
 from quire.store.local import LocalFiles
 from quire.store.outcome import Created, pause, settle
@@ -22,6 +23,14 @@ from quire.store.parallel import run_parallel
 from quire.store.remote import RemoteObjects
 
 T = TypeVar("T")
+
+_schemes: dict[str, Callable[[Address, Mapping[str, str]], Backend]] = {}
+
+
+def register_scheme(scheme: str, backend: Callable[[Address, Mapping[str, str]], Backend]) -> None:
+    """Let `scheme://container/path` open a backend of one's own, in this process: for tests and simulations."""
+    accept(scheme)
+    _schemes[scheme] = backend
 
 
 class Store:
@@ -47,7 +56,11 @@ class Store:
         """
         address = parse(uri)
         given = {key: str(value) for key, value in (options or {}).items()}
-        backend: Backend = LocalFiles(address.path) if address.scheme == "file" else RemoteObjects(address, given)
+        backend: Backend
+        if address.scheme in _schemes:
+            backend = _schemes[address.scheme](address, given)
+        else:
+            backend = LocalFiles(address.path) if address.scheme == "file" else RemoteObjects(address, given)
         return Store(address, given, backend)
 
     @property
@@ -101,17 +114,27 @@ class Store:
         check_key(key)
         self._ask("put", key, partial(self._backend.put, key, data), bytes_out=len(data))
 
-    def create(self, key: str, data: bytes, *, mine: Callable[[bytes], bool], deadline: float | None = None) -> Created:
+    def create(
+        self,
+        key: str,
+        data: bytes,
+        *,
+        mine: Callable[[bytes], bool],
+        deadline: float | None = None,
+        beside: Callable[[], object] | None = None,
+    ) -> Created:
         """Write an object only if the key is free, and say who owns it now.
 
         After any failure the key is read: `mine` must tell, without raising, whether bytes found there are this very
         write, so `data` should hold a unique id. `UNKNOWN` means that the write may have happened or may still happen;
         reading the key later settles it. An error means that nothing was written. No attempt starts after `deadline`
-        (a `time.monotonic()` value), but a write that was sent is always followed up by one read.
+        (a `clock.monotonic()` value), but a write that was sent is always followed up by one read. `beside` is called
+        side by side with that read; what it raises is nobody's concern.
         """
         check_key(key)
         put = partial(self._send, "create", partial(self._backend.create, key, data), len(data))
-        read = partial(self._send, "get", partial(self._backend.get, key))
+        get: Callable[[], bytes] = partial(self._send, "get", partial(self._backend.get, key))
+        read = get if beside is None else partial(_both, get, beside)
         try:
             return settle(put, read, mine, deadline)
         except Failure as caught:
@@ -218,6 +241,7 @@ class Store:
         if failure.reason is not Reason.FAILED or attempt >= self._backend.attempts:
             raise self._error(verb, key, failure)
         pause(attempt)
+        meter.record_retry()
 
     def _error(self, verb: str, key: str, failure: Failure) -> errors.QuireError:
         where: dict[str, Any] = {"uri": self.uri, "key": key}
@@ -251,3 +275,15 @@ class Store:
         return errors.StorageError(
             f"{what} ({failure.detail}).", next="Check that the store can be reached, and try again.", **where
         )
+
+
+def _both(read: Callable[[], bytes], beside: Callable[[], object]) -> bytes:
+    """The read's result, after both have ended."""
+
+    def quietly() -> bytes:
+        with contextlib.suppress(Exception):
+            beside()
+        return b""
+
+    found: bytes = run_parallel([read, quietly])[0]
+    return found

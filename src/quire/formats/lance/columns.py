@@ -27,7 +27,8 @@ from quire.errors import (
 )
 from quire.formats.arrow import plain_schema
 from quire.formats.lance import match
-from quire.formats.lance.net import Stager
+from quire.formats.lance.metering import metered, reading, scanned, sending
+from quire.formats.lance.net import Stager, written
 from quire.formats.lance.session import DETACHED, first_line
 from quire.store import Store, run_parallel
 
@@ -46,6 +47,13 @@ RESERVED = frozenset(
         "_score",
     }
 )
+
+
+def blobs(name: str) -> pa.Field:
+    """A column of blobs, in the type that Lance has for them."""
+    from lance import blob_field
+
+    return blob_field(name)
 
 
 def check_schema(schema: pa.Schema, table: str) -> None:
@@ -163,14 +171,23 @@ def _merge(stager: Stager, handle: LanceDataset, exprs: Mapping[str, str | None]
         return pa.RecordBatch.from_arrays([pa.nulls(batch.num_rows, f.type) for f in nulls], schema=pa.schema(nulls))
 
     def widen(fragment: Any) -> tuple[Any, Any]:
-        metadata, schema = fragment.merge_columns(sql) if sql else fragment.merge_columns(values, columns=_one(handle))
-        return metadata, schema
+        return _widened(handle, fragment, sql) if sql else _widened(handle, fragment, values, columns=_one(handle))
 
     with match.checking_expression(*sql.values()):
         done = run_parallel([partial(widen, f) for f in fragments])
-    stager.files.extend(f"data/{file.path}" for metadata, _ in done for file in metadata.files)
+    stager.files.extend(written([metadata for metadata, _ in done], handle.schema))
     grown = stager.detach(handle, Op.Merge([metadata for metadata, _ in done], done[0][1]))
     return _merge(stager, grown, {f.name: None for f in nulls}, typed) if sql and nulls else grown
+
+
+def _widened(handle: LanceDataset, fragment: Any, value: Any, **options: Any) -> tuple[Any, Any]:
+    """A fragment with a data file more: its metadata and the schema."""
+    with metered("merge", handle.uri, steps=2) as window:
+        window.in_turn = False
+        metadata, schema = fragment.merge_columns(value, **options)
+        new = metadata.files[len(fragment.metadata.files) :]
+        window.steps = reading(handle, [fragment], opened_first=callable(value)) + sending(new)[0]
+    return metadata, schema
 
 
 def _one(handle: LanceDataset) -> list[str]:
@@ -219,12 +236,17 @@ def rename(stager: Stager, handle: LanceDataset, old: str, new: str, table: str)
 
 def set_nullable(stager: Stager, handle: LanceDataset, name: str, nullable: bool, table: str) -> LanceDataset:
     require(handle, [name], table)
-    if not nullable and handle.count_rows(f"{match.quoted(name)} is null"):
+    if not nullable and _has_nulls(handle, name):
         raise SchemaMismatch(
             f"Column {name!r} of table {table!r} has nulls.", next="Fill them first.", table=table, column=name
         )
     change = _alteration(path=name, nullable=nullable)
     return on_scratch(stager, handle, lambda scratch: scratch.alter_columns(change), empty=True)
+
+
+def _has_nulls(handle: LanceDataset, name: str) -> bool:
+    with scanned("scan", handle):
+        return bool(handle.count_rows(f"{match.quoted(name)} is null"))
 
 
 def retype(stager: Stager, handle: LanceDataset, name: str, kind: pa.DataType, table: str) -> LanceDataset:
@@ -253,7 +275,7 @@ def _cast_into(
         return pa.RecordBatch.from_arrays([batch.column(0).cast(kind)], schema=pa.schema([field]))
 
     try:
-        done = run_parallel([partial(f.merge_columns, cast, columns=[name]) for f in fragments])
+        done = run_parallel([partial(_widened, handle, f, cast, columns=[name]) for f in fragments])
     except QuireError:
         raise
     except Exception as error:
@@ -264,7 +286,7 @@ def _cast_into(
             column=name,
             expected=str(kind),
         ) from None
-    stager.files.extend(f"data/{file.path}" for metadata, _ in done for file in metadata.files)
+    stager.files.extend(written([metadata for metadata, _ in done], handle.schema))
     return stager.detach(handle, Op.Merge([metadata for metadata, _ in done], done[0][1]))
 
 

@@ -14,13 +14,14 @@ from quire.errors import Conflict, DuplicateKeys
 from quire.formats.keys import check_distinct
 from quire.formats.lance import match
 from quire.formats.lance.columns import manifest_name
-from quire.formats.lance.net import NONE, Added, Net, data_bytes, split
+from quire.formats.lance.net import Added, Net, data_bytes
 from quire.formats.lance.promote import head_of
 from quire.formats.lance.rebase import files
 from quire.formats.lance.session import LanceSession
 from quire.formats.lance.statements import Keyed, Staging, done
 from quire.formats.lance.work import LanceWork
-from quire.formats.protocol import AlreadyAdopted, Foreign, Overlap, Staged
+from quire.formats.marks import NONE, Marks, by_fragment
+from quire.formats.protocol import AlreadyAdopted, Foreign, Overlap, Staged, Work
 from quire.ledger import Change, Pin
 
 if TYPE_CHECKING:
@@ -52,7 +53,7 @@ def trace(session: LanceSession, pin: Pin, head: int, lake: str) -> Foreign:
     details: list[str] = []
     version = head
     while version > 0:
-        handle: Any = session.open_version(pin.location, version)
+        handle: Any = session.private(pin.location, version)
         if version <= pin.head or str(version) == pin.version or head_of(handle, lake).counter is not None:
             break
         name = type(handle.read_transaction(version).operation).__name__
@@ -109,6 +110,10 @@ class Graft(LanceWork):
     def changed(self) -> bool:
         return True
 
+    @property
+    def additive(self) -> bool:
+        return False  # it also says up to where plain writers were heard
+
     def _move(self, key: Sequence[str]) -> None:
         """Put the foreign rows on the pin, which holds more than the foreign writer saw."""
         unknown = Change(table="", name=self.table, ops=("adopt",))
@@ -125,7 +130,7 @@ class Graft(LanceWork):
             if isinstance(statement, Keyed):
                 pinned = self.session.open(self.pin)
                 addresses, _, _ = match.where_key(pinned, key, statement.keys)
-                for number, offsets in split(addresses).items():
+                for number, offsets in by_fragment(addresses).items():
                     if not np.isin(offsets, self.net.deleted.get(number, NONE)).all():
                         return True
         return False
@@ -154,7 +159,8 @@ class Graft(LanceWork):
         self._moved = self._moved or overlap is None
         return overlap
 
-    def stage(self) -> Staged:
+    def stage(self, behind: Sequence[Work] = ()) -> Staged:
+        assert not behind
         head = int(self.head.version)
         if self._moved:
             staged = super().stage()
@@ -166,6 +172,7 @@ class Graft(LanceWork):
             counter=self.pin.counter + 1,
             rows=int(self.head.count_rows()),
             bytes=data_bytes(f.metadata for f in self.head.get_fragments()),
+            fragments=len(self.head.fragment_ids()),
         )
         files = [f"data/{file.path}" for a in self.net.added for file in a.fragment.files]
         files.append(f"_versions/{manifest_name(head)}")
@@ -182,15 +189,14 @@ def difference(base: LanceDataset, head: LanceDataset) -> Net:
         same = number in new and files(new[number]) == files(fragment)
         gone = np.setdiff1d(before, match.alive(head, number)) if same else before
         if len(gone):
-            net.deleted[number] = gone
-            net.hard[number] = gone
+            net.deleted[number] = net.hard[number] = Marks.of(gone)
     for number, fragment in new.items():
         if number in old and files(old[number]) == files(fragment):
             continue
         living = match.alive(head, number)
         metadata = fragment.metadata
         everything = np.arange(int(metadata.physical_rows), dtype=np.uint32)
-        net.added.append(Added(unnumbered(metadata), np.setdiff1d(everything, living)))
+        net.added.append(Added(unnumbered(metadata), Marks.of(np.setdiff1d(everything, living))))
     return net
 
 

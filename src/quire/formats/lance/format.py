@@ -2,27 +2,32 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from quire.errors import InvalidInput, NotFound, SnapshotExpired, Unsupported
 from quire.formats.arrow import Source, fit, plain_schema, source
-from quire.formats.lance.changes import changed_rows
+from quire.formats.lance.changes import Changes, changed_rows
 from quire.formats.lance.columns import check_schema
 from quire.formats.lance.foreign import Graft, trace
+from quire.formats.lance.keep import kept, plain_files
+from quire.formats.lance.metering import metered, sending
 from quire.formats.lance.net import data_bytes
-from quire.formats.lance.promote import COUNTER, LAKE, WRITE, cleans_itself, head_of, inspect, promote
-from quire.formats.lance.session import LanceSession
+from quire.formats.lance.promote import COUNTER, LAKE, WRITE, Heads, cleans_itself, head_of, inspect
+from quire.formats.lance.session import LanceSession, described, translating, version_of
 from quire.formats.lance.undo import undo
-from quire.formats.lance.verify import difference_of, needed
+from quire.formats.lance.verify import claims, difference_of, needed, unlike_data, unlike_deletions
 from quire.formats.lance.view import LanceView
 from quire.formats.lance.work import LanceWork
-from quire.formats.protocol import Foreign, Head, Promotion
+from quire.formats.protocol import Claim, Foreign, Head, Promotion
 from quire.ledger import Pin
 from quire.store import Store
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    from lance import LanceDataset
 
 
 class LanceFormat:
@@ -33,6 +38,7 @@ class LanceFormat:
     def __init__(self, store: Store, lake: str) -> None:
         self._lake = lake
         self._session = LanceSession(store)
+        self._heads = Heads(self._session, lake)
 
     def location(self, table: str) -> str:
         return f"tables/{table}.lance"
@@ -46,12 +52,13 @@ class LanceFormat:
         rows = _first_rows(data, schema, table)
         check_schema(rows.schema, table)
         properties = {LAKE: self._lake, WRITE: write, COUNTER: "0"}
-        handle = rows.feed(
-            lambda reader: self._session.call(
-                "create",
-                lambda: lance.write_dataset(
+        uri = self._session.uri(location)
+
+        def made_of(reader: pa.RecordBatchReader) -> LanceDataset:
+            with metered("create", uri, steps=4) as window, translating(f"creation of table {table!r}"):
+                made = lance.write_dataset(
                     reader,
-                    self._session.uri(location),
+                    uri,
                     schema=rows.schema,
                     mode="create",
                     max_bytes_per_file=1 << 30,
@@ -59,11 +66,12 @@ class LanceFormat:
                     storage_options=self._session.options,
                     session=self._session.session,
                     transaction_properties=properties,
-                ),
-                hops=4,
-                what=f"creation of table {table!r}",
-            )
-        )
+                )
+                steps, window.in_turn = sending(file for f in made.get_fragments() for file in f.data_files())
+                window.steps = 4 + steps
+                return made
+
+        handle = rows.feed(made_of)
         self._session.remember(location, handle)
         size = data_bytes(f.metadata for f in handle.get_fragments())
         pin = Pin(
@@ -73,6 +81,7 @@ class LanceFormat:
             counter=1,
             rows=int(handle.count_rows()),
             bytes=size,
+            fragments=len(handle.fragment_ids()),
         )
         work = self._work(pin, handle, write, table, created=True)
         work.stager.files.append("")
@@ -101,6 +110,7 @@ class LanceFormat:
             rows=int(handle.count_rows()),
             bytes=data_bytes(f.metadata for f in handle.get_fragments()),
             head=int(handle.version),
+            fragments=len(handle.fragment_ids()),
         )
         return pin, handle.schema
 
@@ -110,11 +120,17 @@ class LanceFormat:
     def begin(self, pin: Pin, *, write: str, table: str) -> LanceWork:
         return self._work(pin, self._session.open(pin, table), write, table)
 
+    def prepare(self, pin: Pin) -> None:
+        handle = self._session.known(pin)
+        if handle is not None:
+            with contextlib.suppress(Exception):  # whoever writes next will find out
+                described(handle)  # Lance needs the list of indexes to write to the table, and keeps it
+
     def head(self, pin: Pin) -> Head:
-        return inspect(self._session, pin.location, self._lake)[1]
+        return self._heads.now(pin.location)
 
     def promote(self, pin: Pin, *, commit: str, table: str) -> Promotion:
-        return promote(self._session, pin, lake=self._lake, commit=commit, table=table)
+        return self._heads.promote(pin, commit=commit, table=table)
 
     def foreign(self, pin: Pin, head: Head) -> Foreign:
         return trace(self._session, pin, head.version, self._lake)
@@ -130,6 +146,23 @@ class LanceFormat:
     def files(self, pin: Pin, table: str) -> dict[str, int | None]:
         return needed(self._session.open(pin, table))
 
+    def claims(self, pin: Pin, table: str) -> tuple[dict[str, Claim], str | None]:
+        return claims(self._session.open(pin, table), pin.rows)
+
+    def unlike(self, location: str, path: str, claim: Claim) -> str | None:
+        if path.startswith("data/"):
+            rows, columns = claim
+            uri = f"{self._session.uri(location)}/{path}"
+            return unlike_data(uri, self._session.options, rows, columns)
+        version, number, rows = claim
+        return unlike_deletions(self._session.open_version(location, version), number, rows)
+
+    def kept(self, pin: Pin, table: str) -> set[str]:
+        return kept(self._session, pin.location, version_of(pin))
+
+    def plain_files(self, location: str, since: datetime) -> set[str]:
+        return plain_files(self._session, location, since, self._lake)
+
     def head_differs(self, pin: Pin) -> str | None:
         handle, head = inspect(self._session, pin.location, self._lake)
         if head.counter is None and head.version > pin.head and str(head.version) != pin.version:
@@ -144,14 +177,20 @@ class LanceFormat:
             return True
         if version < 1:
             return False
-        head = head_of(self._session.open_version(pin.location, version), self._lake)
+        head = self._heads.at(pin.location, version)
         return head.commit == commit and head.counter == pin.counter
 
     def undo(self, work: Any, before: Pin, after: Pin, *, key: Sequence[str]) -> bool:
         return undo(work, self._session.open(before), self._session.open(after), key)
 
-    def changed_rows(self, before: Pin, after: Pin) -> tuple[pa.RecordBatchReader, pa.RecordBatchReader]:
-        return changed_rows(self._session.open(before), self._session.open(after))
+    def changed_rows(
+        self, before: Pin, after: Pin, columns: Sequence[str] | None = None
+    ) -> tuple[pa.RecordBatchReader, pa.RecordBatchReader]:
+        return changed_rows(self._session.open(before), self._session.open(after), columns)
+
+    def changed(self, before: Pin, after: Pin) -> Changes:
+        old, new = self._session.open(before), self._session.open(after)
+        return Changes.of(old, new, (self._session.place(old), self._session.place(new)))
 
     def _work(self, pin: Pin, handle: Any, write: str, table: str, *, created: bool = False) -> LanceWork:
         properties = {LAKE: self._lake, WRITE: write}

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from quire.errors import AlreadyExists, InvalidInput, NotFound
 from quire.formats.lance.columns import require
+from quire.formats.lance.metering import Scan, metered
 from quire.formats.lance.net import Stager
 from quire.formats.lance.rebase import files
-from quire.formats.lance.session import first_line
-from quire.formats.protocol import IndexSpec
+from quire.formats.lance.session import described, first_line, translating
+from quire.formats.protocol import IndexSpec, Run
 
 if TYPE_CHECKING:
     from lance import LanceDataset
@@ -86,12 +87,18 @@ class Indexes:
     wanted: dict[str, IndexSpec] = field(default_factory=dict)
     dropped: set[str] = field(default_factory=set)
     built: dict[str, Built] = field(default_factory=dict)
+    builders: dict[str, Run] = field(default_factory=dict)
+    """Who builds an index that this process does not build itself."""
 
     @property
     def changed(self) -> bool:
         return bool(self.wanted or self.dropped)
 
-    def want(self, handle: LanceDataset, spec: IndexSpec, *, replace: bool, table: str) -> None:
+    @property
+    def names(self) -> set[str]:
+        return {*self.wanted, *self.dropped}
+
+    def want(self, handle: LanceDataset, spec: IndexSpec, *, replace: bool, table: str, run: Run | None = None) -> None:
         require(handle, [spec.column], table)
         _check_options(spec)
         if spec.kind in VECTOR:
@@ -106,6 +113,9 @@ class Indexes:
             )
         self.wanted[spec.name] = spec
         self.built.pop(spec.name, None)
+        self.builders.pop(spec.name, None)
+        if run is not None:
+            self.builders[spec.name] = run
 
     def drop(self, handle: LanceDataset, name: str, *, table: str) -> None:
         wanted = self.wanted.pop(name, None)
@@ -146,27 +156,61 @@ class Indexes:
 
     def _build(self, stager: Stager, handle: LanceDataset, spec: IndexSpec, table: str) -> Any:
         fragments = {int(f.fragment_id): files(f) for f in handle.get_fragments()}
-        options = dict(spec.options)
-        if spec.kind in VECTOR:
-            options.setdefault("num_partitions", max(1, min(256, handle.count_rows() // 4096)))
-            if spec.kind == "IVF_PQ":
-                width = getattr(handle.schema.field(spec.column).type, "list_size", 1)
-                options.setdefault("num_sub_vectors", next(n for n in (16, 8, 4, 2, 1) if width % n == 0))
+        run = self.builders.get(spec.name)
+        if run is None:
+            index = build(stager, handle, spec, list(fragments), handle.count_rows(), table)
+        else:
+            from quire.formats.lance.building import build_by
 
-        own = stager.session.private(stager.location, handle.version)
-
-        def build() -> Any:
-            index = own.create_index_uncommitted(
-                spec.column, spec.kind, name=spec.name, replace=True, fragment_ids=list(fragments), **options
-            )
-            return own.merge_existing_index_segments([index]) if spec.kind == "INVERTED" else index
-
-        index = stager.session.call(
-            "index", _refusing(build, spec, table), hops=2, what=f"index {spec.name} of {table}"
-        )
-        stager.files.append(f"_indices/{index.uuid}/")
+            index = build_by(run, stager, handle, spec, table)
         self.built[spec.name] = Built(index, fragments)
         return index
+
+
+def build(
+    stager: Stager, handle: LanceDataset, spec: IndexSpec, fragments: Sequence[int], rows: int, table: str
+) -> Any:
+    """Write an index over some fragments. No manifest names it yet."""
+    own = stager.session.private(stager.location, handle.version)
+    index = make(own, settled(spec, handle, rows), fragments, table)
+    stager.files.extend(files_of(index))
+    return index
+
+
+def settled(spec: IndexSpec, handle: LanceDataset, rows: int) -> IndexSpec:
+    """The same index with what was left open about it, now that it is known how many rows it will cover."""
+    if spec.kind not in VECTOR:
+        return spec
+    options = dict(spec.options)
+    options.setdefault("num_partitions", max(1, min(256, rows // 4096)))
+    if spec.kind == "IVF_PQ":
+        width = getattr(handle.schema.field(spec.column).type, "list_size", 1)
+        options.setdefault("num_sub_vectors", next(n for n in (16, 8, 4, 2, 1) if width % n == 0))
+    return IndexSpec(spec.column, spec.kind, spec.name, options)
+
+
+def make(own: LanceDataset, spec: IndexSpec, fragments: Sequence[int], table: str, **model: Any) -> Any:
+    """Write an index over some fragments, through a handle that nobody else uses."""
+
+    def work() -> Any:
+        index = own.create_index_uncommitted(
+            spec.column, spec.kind, name=spec.name, replace=True, fragment_ids=list(fragments), **spec.options, **model
+        )
+        return own.merge_existing_index_segments([index]) if spec.kind == "INVERTED" else index
+
+    covered = set(fragments)
+    scan = Scan(own, [f for f in own.get_fragments() if int(f.fragment_id) in covered])
+    with metered("index", own.uri, steps=2) as window, translating(f"index {spec.name} of {table}"):
+        window.in_turn = len(fragments) <= 1
+        index = refusing(work, spec, table)()
+        window.steps = scan.steps + max(1, len(index.files or ()))
+    return index
+
+
+def files_of(index: Any) -> list[str]:
+    """The files of an index that was built just now, by name: later it must be known whether one of them is missing."""
+    folder = f"_indices/{index.uuid}/"
+    return [f"{folder}{file.path}" for file in index.files or ()] or [folder]
 
 
 def describe(handle: LanceDataset) -> list[dict[str, Any]]:
@@ -180,15 +224,15 @@ def describe(handle: LanceDataset) -> list[dict[str, Any]]:
             "rows_indexed": int(d.num_rows_indexed),
             "rows_unindexed": max(0, rows - int(d.num_rows_indexed)),
         }
-        for d in _described(handle)
+        for d in described(handle)
     ]
 
 
-def _refusing(build: Callable[[], Any], spec: IndexSpec, table: str) -> Callable[[], Any]:
+def refusing(build: Callable[[], Any], spec: IndexSpec, table: str) -> Callable[[], Any]:
     def run() -> Any:
         try:
             return build()
-        except (ValueError, TypeError, NotImplementedError, KeyError) as error:
+        except (ValueError, TypeError, NotImplementedError, KeyError, RuntimeError) as error:
             raise InvalidInput(
                 f"Cannot build a {spec.kind} index on column {spec.column!r} of table {table!r}: {first_line(error)}.",
                 next="Check the column's type, the number of rows and the options.",
@@ -200,33 +244,43 @@ def _refusing(build: Callable[[], Any], spec: IndexSpec, table: str) -> Callable
 
 
 def _named(handle: LanceDataset, name: str) -> Any | None:
-    return next((ix for ix in _described(handle) if ix.name == name), None)
+    return next((ix for ix in described(handle) if ix.name == name), None)
 
 
-def _described(handle: LanceDataset) -> list[Any]:
-    return list(handle.describe_indices()) if handle.has_index else []
+def coverage(handle: LanceDataset) -> list[tuple[Any, list[tuple[Any, frozenset[int]]]]]:
+    """Every index as Lance describes it, with its stored segments and the fragments that each says it covers.
+
+    A fragment may be gone: Lance passes over what a segment says about fragments that the table does not have.
+    """
+    from lance.dataset import Index
+
+    return [
+        (
+            found,
+            [
+                (
+                    Index(
+                        uuid=segment.uuid,
+                        name=found.name,
+                        fields=list(found.fields),
+                        dataset_version=segment.dataset_version_at_last_update,
+                        fragment_ids=segment.fragment_ids,
+                        index_version=segment.index_version,
+                    ),
+                    frozenset(int(n) for n in segment.fragment_ids),
+                )
+                for segment in found.segments
+            ],
+        )
+        for found in described(handle)
+    ]
 
 
 def segments(handle: LanceDataset) -> list[str]:
     """Ids of everything stored for the table's indexes; each has a folder of its own."""
-    return [str(segment.uuid) for index in _described(handle) for segment in index.segments]
+    return [str(segment.uuid) for index in described(handle) for segment in index.segments]
 
 
 def _stored(handle: LanceDataset, name: str) -> list[Any]:
     """The stored segments of an index, as an operation wants them to remove."""
-    from lance.dataset import Index
-
-    found = _named(handle, name)
-    if found is None:
-        return []
-    return [
-        Index(
-            uuid=segment.uuid,
-            name=name,
-            fields=list(found.fields),
-            dataset_version=segment.dataset_version_at_last_update,
-            fragment_ids=segment.fragment_ids,
-            index_version=segment.index_version,
-        )
-        for segment in found.segments
-    ]
+    return [stored for found, parts in coverage(handle) if found.name == name for stored, _ in parts]

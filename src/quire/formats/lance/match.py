@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import reduce
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from quire.errors import InvalidExpression, QuireError
+from quire.formats.alike import comparable, comparable_type
+from quire.formats.lance.blobs import blob_columns, read_at, with_bytes
+from quire.formats.lance.metering import Scan, metered, reading, scanned
 from quire.formats.lance.net import Addresses
-from quire.formats.lance.session import LanceSession, first_line, metered, translate
+from quire.formats.lance.session import first_line, translate, translating
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -35,13 +38,8 @@ def where_key(
         scanner["fragments"] = list(fragments)
     if keys.num_rows <= (FEW if len(on) == 1 else FEW_COMPOSITE):
         scanner["filter"] = _filter(on, keys)
-    with metered("lookup", hops=1):
-        try:
-            return _join(handle.scanner(**scanner).to_reader(), on, keys)
-        except QuireError:
-            raise
-        except Exception as error:
-            raise translate(error, f"look-up of keys in {handle.uri}") from error
+    with translating(f"look-up of keys in {handle.uri}"), scanned("lookup", handle, fragments) as scan:
+        return _join(handle.scanner(**scanner, **scan.options).to_reader(), on, keys)
 
 
 def _filter(on: Sequence[str], keys: pa.Table) -> Any:
@@ -104,12 +102,12 @@ def _join(reader: pa.RecordBatchReader, on: Sequence[str], keys: pa.Table) -> tu
     count = len(on)
     names = [f"k{i}" for i in range(count)]
     wanted = pa.table(
-        [*(_comparable(keys.column(n)) for n in on), pa.array(range(keys.num_rows), pa.int64())],
+        [*(comparable(keys.column(n)) for n in on), pa.array(range(keys.num_rows), pa.int64())],
         names=[*names, "position"],
     )
-    renamed = pa.schema([pa.field(_neutral(f.name, on, names), _comparable_type(f.type)) for f in reader.schema])
+    renamed = pa.schema([pa.field(_neutral(f.name, on, names), comparable_type(f.type)) for f in reader.schema])
     rows = pa.RecordBatchReader.from_batches(
-        renamed, (pa.RecordBatch.from_arrays([_comparable(c) for c in b.columns], schema=renamed) for b in reader)
+        renamed, (pa.RecordBatch.from_arrays([comparable(c) for c in b.columns], schema=renamed) for b in reader)
     )
     with duckdb.connect() as connection:
         connection.register("scanned", rows)
@@ -125,21 +123,18 @@ def _join(reader: pa.RecordBatchReader, on: Sequence[str], keys: pa.Table) -> tu
     )
 
 
-def _comparable(values: Any) -> Any:
-    """Values as DuckDB compares them without loss: it cuts durations to microseconds and lacks a few types."""
-    target = _comparable_type(values.type)
-    return values if target == values.type else values.cast(target)
-
-
-def _comparable_type(kind: pa.DataType) -> pa.DataType:
+def share(batches: Iterable[pa.RecordBatch], on: Sequence[str], number: int, of: int) -> Iterator[pa.RecordBatch]:
+    """One of several shares of rows: those of the same key are in the same one."""
+    import duckdb
     import pyarrow as pa
-    import pyarrow.types as t
 
-    if t.is_duration(kind):
-        return pa.int64()
-    if t.is_float16(kind):
-        return pa.float32()
-    return pa.string() if t.is_decimal256(kind) else kind
+    names = [f"k{i}" for i in range(len(on))]
+    with duckdb.connect() as connection:
+        for batch in batches:
+            connection.register("keys", pa.table([comparable(batch.column(n)) for n in on], names=names))
+            query = f"select hash({', '.join(names)}) % $of = $number from keys"
+            mine = connection.sql(query, params={"of": of, "number": number}).to_arrow_table()
+            yield batch.filter(mine.column(0).combine_chunks())
 
 
 def _neutral(name: str, on: Sequence[str], names: Sequence[str]) -> str:
@@ -148,15 +143,16 @@ def _neutral(name: str, on: Sequence[str], names: Sequence[str]) -> str:
 
 def where(handle: LanceDataset, predicate: str) -> Addresses:
     """Addresses of the rows that satisfy a predicate."""
-    with metered("scan", hops=1), checking_expression(predicate):
-        table = handle.scanner(columns=[], with_row_address=True, filter=predicate).to_table()
+    with scanned("scan", handle) as scan, checking_expression(predicate):
+        table = handle.scanner(columns=[], with_row_address=True, filter=predicate, **scan.options).to_table()
     return np.asarray(table.column("_rowaddr").to_numpy(), np.uint64)
 
 
 def alive(handle: LanceDataset, fragment: int) -> Any:
     """Physical offsets of the rows of a fragment that are not deleted."""
-    with metered("scan", hops=1):
-        table = handle.scanner(columns=[], with_row_address=True, fragments=[_fragment(handle, fragment)]).to_table()
+    some = [_fragment(handle, fragment)]
+    with scanned("scan", handle, some) as scan, translating(f"fragment {fragment}"):
+        table = handle.scanner(columns=[], with_row_address=True, fragments=some, **scan.options).to_table()
     return (table.column("_rowaddr").to_numpy() & np.uint64(0xFFFFFFFF)).astype(np.uint32)
 
 
@@ -166,21 +162,34 @@ def _fragment(handle: LanceDataset, number: int) -> LanceFragment:
     return found
 
 
-def rows_at(session: LanceSession, handle: LanceDataset, rowids: Any, columns: Sequence[str]) -> pa.Table:
-    """Columns of rows by row id, in the order given."""
-    return session.call(
-        "take",
-        lambda: handle._take_rows([int(r) for r in rowids], columns=list(columns)),
-        hops=1,
-        what=f"rows of {handle.uri}",
-    )
+def rows_at(handle: LanceDataset, rowids: Any, columns: Sequence[str]) -> pa.Table:
+    """Columns of rows by row id, in the order given; blobs with their bytes."""
+    import pyarrow as pa
+
+    ids = [int(r) for r in rowids]
+    beside = [name for name in blob_columns(handle.schema) if name in columns]
+    plain = [name for name in columns if name not in beside]
+    with metered("take", handle.uri, steps=1) as window, translating(f"rows of {handle.uri}"):
+        window.in_turn = False
+        window.steps = reading(handle, handle.get_fragments())
+        found = (
+            {n: c for n, c in zip(plain, handle._take_rows(ids, columns=plain).columns, strict=True)} if plain else {}
+        )
+        found |= {name: read_at(handle, ids, name) for name in beside}
+    return pa.table([found[n] for n in columns], schema=pa.schema([handle.schema.field(n) for n in columns]))
 
 
-def computed(handle: LanceDataset, exprs: dict[str, str], predicate: str | None) -> Iterator[pa.RecordBatch]:
-    """Full rows that satisfy a predicate, some columns computed, with their addresses."""
+def computed(
+    handle: LanceDataset, exprs: dict[str, str], predicate: str | None, scan: Scan
+) -> Iterator[pa.RecordBatch]:
+    """Full rows that satisfy a predicate, some columns computed, blobs as bytes, with their addresses.
+
+    Whoever consumes them counts the requests.
+    """
     columns = {n: exprs.get(n, quoted(n)) for n in handle.schema.names}
     with checking_expression(predicate or "", *exprs.values()):
-        scanner = handle.scanner(columns=columns, with_row_address=True, filter=predicate)
+        options = {**with_bytes(handle.schema), **scan.options}
+        scanner = handle.scanner(columns=columns, with_row_address=True, filter=predicate, **options)
         yield from scanner.to_reader()
 
 
@@ -201,7 +210,9 @@ class checking_expression:  # noqa: N801 - used as a context manager
     def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
         if error is None or isinstance(error, QuireError) or not isinstance(error, Exception):
             return
-        if isinstance(error, ValueError | NotImplementedError):
+        # A file that is gone in the middle of a scan comes as the same class as bad SQL.
+        lost = "LanceError(IO)" in str(error) or "Object at location" in str(error)
+        if isinstance(error, ValueError | NotImplementedError) and not lost:
             text = " / ".join(t for t in self.texts if t)
             reason = first_line(error).removeprefix("Invalid user input: ")
             raise InvalidExpression(

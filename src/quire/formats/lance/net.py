@@ -8,16 +8,17 @@ anew, as the union with those of the new base.
 
 from __future__ import annotations
 
-import uuid
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from quire.formats.lance.session import LanceSession
-from quire.store import run_parallel
+from quire.formats.lance.metering import Scan, deletions, metered, sending
+from quire.formats.lance.session import LanceSession, same_schema, translating
+from quire.formats.marks import NONE, Marks, by_fragment
+from quire.store import clock, run_parallel
 
 if TYPE_CHECKING:
     from lance import LanceDataset
@@ -26,7 +27,8 @@ if TYPE_CHECKING:
 Offsets = NDArray[np.uint32]
 Addresses = NDArray[np.uint64]
 
-NONE: Offsets = np.empty(0, np.uint32)
+AT_ONCE = 250_000
+"""Rows whose numbers are spelled out at once, to be written to deletion vectors."""
 
 
 @dataclass
@@ -34,7 +36,7 @@ class Added:
     """A staged fragment, and which of its own rows a later statement removed."""
 
     fragment: FragmentMetadata
-    deleted: Offsets = field(default_factory=lambda: NONE)
+    deleted: Marks = NONE
 
     @property
     def path(self) -> str:
@@ -47,8 +49,8 @@ class Added:
 
 @dataclass
 class Net:
-    deleted: dict[int, Offsets] = field(default_factory=dict)
-    hard: dict[int, Offsets] = field(default_factory=dict)
+    deleted: dict[int, Marks] = field(default_factory=dict)
+    hard: dict[int, Marks] = field(default_factory=dict)
     """The part of `deleted` that was chosen by a predicate (update, delete) rather than by key."""
     added: list[Added] = field(default_factory=list)
 
@@ -56,22 +58,24 @@ class Net:
         return bool(self.deleted or self.added)
 
     def copy(self) -> Net:
-        """The same effect, so that a statement that fails can be undone; arrays are never changed in place."""
+        """The same effect, so that a statement that fails can be undone."""
         return Net(dict(self.deleted), dict(self.hard), [Added(a.fragment, a.deleted) for a in self.added])
 
-    def add(self, fragments: Sequence[FragmentMetadata]) -> None:
-        self.added.extend(Added(f) for f in fragments)
+    def add(self, fragments: Sequence[FragmentMetadata], without: Mapping[int, Offsets] | None = None) -> None:
+        """Add fragments, without those of their rows that are named by position."""
+        left_out = {i: Marks.of(rows) for i, rows in (without or {}).items()}
+        self.added.extend(Added(f, left_out.get(i, NONE)) for i, f in enumerate(fragments))
 
-    def remove(self, addresses: Addresses, own: dict[int, int], *, hard: bool) -> None:
-        """Remove rows by address in a view of base + net, whose fragments `own` are the added ones."""
-        for fragment, offsets in split(addresses).items():
+    def remove(self, rows: Addresses | Mapping[int, Marks], own: dict[int, int], *, hard: bool) -> None:
+        """Remove rows in a view of base + net, whose fragments `own` are the added ones."""
+        for fragment, marks in by_fragment(rows).items():
             if fragment in own:
                 added = self.added[own[fragment]]
-                added.deleted = np.union1d(added.deleted, offsets)
+                added.deleted = added.deleted | marks
                 continue
-            self.deleted[fragment] = np.union1d(self.deleted.get(fragment, NONE), offsets)
+            self.deleted[fragment] = self.deleted.get(fragment, NONE) | marks
             if hard:
-                self.hard[fragment] = np.union1d(self.hard.get(fragment, NONE), offsets)
+                self.hard[fragment] = self.hard.get(fragment, NONE) | marks
 
     @property
     def rows_added(self) -> int:
@@ -84,17 +88,6 @@ class Net:
     @property
     def bytes_added(self) -> int:
         return data_bytes(a.fragment for a in self.added)
-
-
-def split(addresses: Addresses) -> dict[int, Offsets]:
-    """Row addresses by fragment: the high half names the fragment, the low half the physical row."""
-    if len(addresses) == 0:
-        return {}
-    ordered = np.unique(addresses)
-    fragments = (ordered >> np.uint64(32)).astype(np.int64)
-    starts = np.flatnonzero(np.r_[True, fragments[1:] != fragments[:-1]])
-    offsets = (ordered & np.uint64(0xFFFFFFFF)).astype(np.uint32)
-    return {int(fragments[s]): part for s, part in zip(starts, np.split(offsets, starts[1:]), strict=True)}
 
 
 class Stager:
@@ -113,7 +106,7 @@ class Stager:
         transaction = Transaction(
             read_version=base.version,
             operation=operation,
-            uuid=str(uuid.uuid4()),
+            uuid=str(clock.uuid4()),
             transaction_properties=self.properties,
         )
         handle = self.session.call(
@@ -121,22 +114,24 @@ class Stager:
             lambda: LanceDataset.commit(base, transaction, detached=True),
             hops=2,
             what=f"staging of {self.location}",
+            location=self.location,
         )
         self.files.append(f"_transactions/{base.version}-{transaction.uuid}.txn")
         self.files.append(f"_versions/d{handle.version}.manifest")
         return self.session.remember(self.location, handle)
 
-    def write(self, reader: Any, base: LanceDataset, schema: Any) -> list[FragmentMetadata]:
-        """Data files that no manifest names yet."""
+    def write(
+        self, reader: Any, base: LanceDataset, schema: Any, *, scan: Scan | None = None
+    ) -> list[FragmentMetadata]:
+        """Data files that no manifest names yet. A `scan` of which the rows come belongs to the call."""
         from lance.fragment import write_fragments
 
-        fragments = self.session.call(
-            "write",
-            lambda: write_fragments(reader, base, schema=schema, mode="append", max_bytes_per_file=1 << 30),
-            hops=1,
-            what=f"data of {self.location}",
-        )
-        self.files.extend(f"data/{file.path}" for fragment in fragments for file in fragment.files)
+        with metered("write", base.uri, steps=1) as window, translating(f"data of {self.location}"):
+            fragments = write_fragments(reader, base, schema=schema, mode="append", max_bytes_per_file=1 << 30)
+            window.steps, window.in_turn = sending(file for f in fragments for file in f.files)
+            if scan is not None:
+                window.steps, window.in_turn = window.steps + scan.steps, False
+        self.files.extend(written(fragments, schema))
         return list(fragments)
 
     def apply(self, base: LanceDataset, net: Net) -> LanceDataset:
@@ -150,7 +145,9 @@ class Stager:
             return self._apply_in_two(base, net, added)
         fragments = [a.fragment for a in added]
         if not net.deleted:
-            return self.detach(base, Op.Append(fragments))
+            grown = self.detach(base, Op.Append(fragments))
+            same_schema(grown, base)
+            return grown
         updated, removed = self.remove_rows(base, net.deleted)
         if not fragments:
             return self.detach(base, Op.Delete(updated, removed, "quire"))
@@ -178,30 +175,65 @@ class Stager:
         updated, removed = self.remove_rows(grown, deleted)
         return self.detach(grown, Op.Delete(updated, removed, "quire"))
 
-    def remove_rows(self, base: LanceDataset, deleted: dict[int, Offsets]) -> tuple[list[FragmentMetadata], list[int]]:
+    def remove_rows(
+        self, base: LanceDataset, deleted: Mapping[int, Marks | Offsets]
+    ) -> tuple[list[FragmentMetadata], list[int]]:
         """Fragments with a larger deletion vector, and the ids of those with no row left."""
         updated: list[FragmentMetadata] = []
         removed: list[int] = []
 
-        def one(number: int, offsets: Offsets) -> FragmentMetadata | None:
+        def one(number: int) -> FragmentMetadata | None:
             fragment: Any = base.get_fragment(number)
-            metadata: FragmentMetadata | None = self.session.call(
-                "delete",
-                lambda: fragment.delete_rows(offsets.tolist()),
-                hops=1,
-                what=f"deletion vector of {self.location}",
-            )
-            return metadata
+            steps = 1 + deletions(base, [fragment])
+            with metered("delete", base.uri, steps=steps), translating(f"deletion vector of {self.location}"):
+                return _without(fragment, deleted[number])
 
-        numbers_ = sorted(deleted)
-        results = run_parallel([lambda n=n: one(n, deleted[n]) for n in numbers_])  # type: ignore[misc]
-        for number, metadata in zip(numbers_, results, strict=True):
-            if metadata is None:
-                removed.append(number)
-            else:
-                updated.append(metadata)
-                self.files.append(deletion_path(number, metadata))
+        for some in in_turn({number: len(deleted[number]) for number in sorted(deleted)}):
+            results = run_parallel([lambda n=n: one(n) for n in some])  # type: ignore[misc]
+            for number, metadata in zip(some, results, strict=True):
+                if metadata is None:
+                    removed.append(number)
+                else:
+                    updated.append(metadata)
+                    self.files.append(deletion_path(number, metadata))
         return updated, removed
+
+
+def _without(fragment: Any, rows: Marks | Offsets) -> FragmentMetadata | None:
+    """A fragment with these rows deleted, or None when none is left.
+
+    `LanceFragment.delete_rows` does the same and makes a Python number of every row first.
+    """
+    left = fragment._fragment.delete_rows(np.asarray(rows, np.uint32).data)
+    return None if left is None else left.metadata()
+
+
+def in_turn(sizes: Mapping[int, int], at_once: int = AT_ONCE) -> list[list[int]]:
+    """Fragments in groups that hold about so many rows together, and at least one fragment."""
+    groups: list[list[int]] = []
+    full = 0
+    for number, rows in sizes.items():
+        if not groups or full + rows > at_once:
+            groups.append([])
+            full = 0
+        groups[-1].append(number)
+        full += rows
+    return groups
+
+
+def written(fragments: Iterable[FragmentMetadata], schema: Any) -> list[str]:
+    """The files of fragments, below the table's folder. Large blobs lie beside a data file, in a folder of its name."""
+    names = [f"data/{file.path}" for fragment in fragments for file in fragment.files]
+    if any(_holds_blobs(f.type) for f in schema):
+        names += [name.removesuffix(".lance") + "/" for name in names]
+    return names
+
+
+def _holds_blobs(kind: Any) -> bool:
+    if str(getattr(kind, "extension_name", "")).startswith("lance.blob"):
+        return True
+    kind = getattr(kind, "storage_type", kind)
+    return any(_holds_blobs(kind.field(i).type) for i in range(kind.num_fields))
 
 
 def data_bytes(fragments: Iterable[FragmentMetadata]) -> int:

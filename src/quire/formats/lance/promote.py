@@ -1,26 +1,35 @@
 """Backfill: bring a table's plain HEAD to a published state, conditionally and exactly once.
 
-Lance's `Restore` alone is unconditional: the last writer wins, and a foreign append would be dropped. So the restore
-is committed through a namespace object that knows only the linear head we have seen and accepts exactly the version
-after it, with create-if-absent.
+Lance's `Restore` alone is unconditional: the last writer wins, and a foreign append would be dropped. So it is made on
+a copy of the newest plain version that we have seen, and what comes out is created as the version after that one, if
+nobody was there first.
 """
 
 from __future__ import annotations
 
-import contextvars
-import uuid
+import re
+import threading
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from quire.formats.lance.columns import manifest_name
-from quire.formats.lance.session import LanceSession, first_line
+from quire.formats.lance.loose import Loose, files_of, read
+from quire.formats.lance.session import LanceSession, version_of
 from quire.formats.protocol import Head, Promotion
 from quire.ledger import Pin
-from quire.store import Outcome, Store
+from quire.store import Outcome, Store, run_parallel
 
 if TYPE_CHECKING:
     from lance import LanceDataset
 
 LAKE, WRITE, COMMIT, COUNTER = "quire.lake", "quire.write", "quire.commit", "quire.counter"
+LINEAR = re.compile(r"_versions/(\d{20})\.manifest")
+REMEMBERED = 256
+LARGEST = 256 << 10
+"""A longer manifest is read again rather than remembered."""
 
 
 def inspect(session: LanceSession, location: str, lake: str) -> tuple[LanceDataset, Head]:
@@ -45,133 +54,116 @@ def cleans_itself(handle: LanceDataset) -> list[str]:
     return sorted(key for key in handle.config() if key.startswith("lance.auto_cleanup"))
 
 
-def promote(session: LanceSession, pin: Pin, *, lake: str, commit: str, table: str) -> Promotion:
-    """Make `pin` the plain HEAD unless HEAD is already there or further, or somebody else wrote in between."""
-    _handle, head = inspect(session, pin.location, lake)
-    version = int(pin.version)
-    if version == head.version or (head.counter is not None and head.counter >= pin.counter):
+def newest(files: Store) -> int | None:
+    """The number of the plain HEAD; None where there is none, or its versions are named as Lance once did.
+
+    The newest sorts first, so a store that lists in order sends one page.
+    """
+    names = (LINEAR.fullmatch(entry.key) for entry in files.list("_versions"))
+    return next((2**64 - 1 - int(name[1]) for name in names if name), None)
+
+
+@dataclass(frozen=True)
+class Seen:
+    """A plain version, whose it is, and its manifest. None of that ever changes."""
+
+    head: Head
+    body: bytes
+
+
+class Heads:
+    """The plain HEADs of the tables of one lake. What was seen of one is remembered: only its number must be asked."""
+
+    def __init__(self, session: LanceSession, lake: str) -> None:
+        self._session, self._lake = session, lake
+        self._seen: OrderedDict[str, Seen] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def now(self, location: str) -> Head:
+        """The plain HEAD."""
+        files = files_of(self._session, location)
+        number = newest(files)
+        if number is None:
+            return inspect(self._session, location, self._lake)[1]
+        seen = self._recall(location, number)
+        return seen.head if seen is not None else self.at(location, number)
+
+    def at(self, location: str, version: int) -> Head:
+        """Whose a plain version is."""
+        body = read(files_of(self._session, location), version)
+        with Loose() as loose:
+            return self._whose(location, loose.open(version, body))
+
+    def promote(self, pin: Pin, *, commit: str, table: str) -> Promotion:
+        """Make `pin` the plain HEAD unless HEAD is already there or further, or somebody else wrote in between."""
+        version, files = version_of(pin), files_of(self._session, pin.location)
+        number, wanted = self._look(pin, files)
+        if number == version:
+            return Promotion(table, "current", version)
+        if number is None:
+            return decided(pin, self.now(pin.location), table) or Promotion(
+                table, "blocked", 0, "its versions are named in Lance's old way, which has no staged ones"
+            )
+        with Loose() as loose:
+            seen = self._recall(pin.location, number)
+            body = seen.body if seen is not None else read(files, number)
+            onto = loose.open(number, body)
+            head = seen.head if seen is not None else self._whose(pin.location, onto)
+            self._remember(pin.location, Seen(head, body))
+            found = decided(pin, head, table)
+            if found is not None:
+                return found
+            cleans = cleans_itself(loose.open(version, read(files, version) if wanted is None else wanted))
+            if cleans:
+                # Plain writers would run Lance's cleanup with their commits, and that does not see what Quire pins.
+                why = f"the table deletes its own old versions ({', '.join(cleans)})"
+                return Promotion(table, "blocked", number, why)
+            properties = {LAKE: self._lake, COMMIT: commit, COUNTER: str(pin.counter)}
+            name, transaction, made = loose.restore(onto, version, properties)
+        files.put(name, transaction)
+        key = f"_versions/{manifest_name(number + 1)}"
+        created = files.create(key, made, mine=lambda found: found == made)
+        if created.outcome is Outcome.COMMITTED:
+            self._remember(pin.location, Seen(Head(number + 1, pin.counter, commit), made))
+            return Promotion(table, "promoted", number + 1)
+        now = self.now(pin.location)
+        why = f"version {number + 1} was created by somebody else"
+        return decided(pin, now, table) or Promotion(table, "behind", now.version, why)
+
+    def _look(self, pin: Pin, files: Store) -> tuple[int | None, bytes | None]:
+        """The number of the plain HEAD and, where it is likely to be needed, the manifest of the wanted version."""
+        seen = self._recall(pin.location)
+        if seen is None or decided(pin, seen.head, "") is not None:
+            return newest(files), None
+        reads: list[Callable[[], Any]] = [partial(newest, files), partial(read, files, version_of(pin))]
+        number, wanted = run_parallel(reads)
+        return number, wanted
+
+    def _whose(self, location: str, loose: LanceDataset) -> Head:
+        try:
+            return head_of(loose, self._lake)
+        except Exception:
+            # Its transaction is a file beside it: some clients write it nowhere else.
+            return head_of(self._session.private(location, loose.version), self._lake)
+
+    def _recall(self, location: str, version: int | None = None) -> Seen | None:
+        with self._lock:
+            seen = self._seen.get(location)
+            return seen if seen is not None and version in (None, seen.head.version) else None
+
+    def _remember(self, location: str, seen: Seen) -> None:
+        with self._lock:
+            self._seen.pop(location, None)
+            if len(seen.body) <= LARGEST:
+                self._seen[location] = seen
+            while len(self._seen) > REMEMBERED:
+                self._seen.popitem(last=False)
+
+
+def decided(pin: Pin, head: Head, table: str) -> Promotion | None:
+    """What the plain HEAD alone says about bringing it to `pin`; None when it can and must be brought there."""
+    if version_of(pin) == head.version or (head.counter is not None and head.counter >= pin.counter):
         return Promotion(table, "current", head.version)
     if head.counter is None and head.version > pin.head:
         return Promotion(table, "foreign", head.version, f"version {head.version} was written by a plain Lance client")
-    cleans = cleans_itself(session.open(pin))
-    if cleans:
-        # Lance would run its cleanup with the restore, and that does not see the versions Quire pins.
-        return Promotion(
-            table, "blocked", head.version, f"the table deletes its own old versions ({', '.join(cleans)})"
-        )
-    place = Promoting(session, pin, head.version)
-    properties = {LAKE: lake, COMMIT: commit, COUNTER: str(pin.counter)}
-    try:
-        place.restore(properties)
-    except Exception as error:
-        if place.taken:
-            now = inspect(session, pin.location, lake)[1]
-            if now.counter is not None and now.counter >= pin.counter:
-                return Promotion(table, "current", now.version)
-            kind = "foreign" if now.counter is None else "behind"
-            return Promotion(table, kind, now.version, first_line(error))  # type: ignore[arg-type]
-        raise
-    finally:
-        place.tidy()
-    return Promotion(table, "promoted", head.version + 1)
-
-
-class Promoting:
-    """A namespace of one table and one decision."""
-
-    def __init__(self, session: LanceSession, pin: Pin, head: int) -> None:
-        self.session, self.pin, self.head = session, pin, head
-        self.uri = session.uri(pin.location)
-        self.files = Store.open(self.uri, session.store.options)
-        self.taken = False
-        # Lance calls back on threads of its own; what it asks for there belongs to the operation that began here.
-        self._context = contextvars.copy_context()
-        self._left: str | None = None
-
-    def restore(self, properties: dict[str, str]) -> None:
-        import lance
-        from lance import LanceDataset, LanceOperation, Transaction
-
-        namespace = _namespace(self)
-        where: dict[str, Any] = {"namespace_client": namespace, "table_id": ["table"]}
-
-        def work() -> None:
-            handle = lance.dataset(**where, storage_options=self.session.options, session=self.session.session)
-            transaction = Transaction(
-                read_version=self.head,
-                operation=LanceOperation.Restore(int(self.pin.version)),
-                uuid=str(uuid.uuid4()),
-                transaction_properties=properties,
-            )
-            LanceDataset.commit(handle, transaction, max_retries=0, namespace_client_managed_versioning=True, **where)
-
-        self.session.call("promote", work, hops=4, what=f"backfill of {self.pin.location}")
-
-    def path(self, version: int) -> str:
-        """A manifest's path as a namespace names it: below the bucket, or below the file system's root."""
-        scheme, separator, rest = self.uri.partition("://")
-        inside = rest.partition("/")[2] if separator else scheme.lstrip("/")
-        return f"{inside}/_versions/{manifest_name(version)}"
-
-    def called_back(self, version: int, staged_path: str) -> None:
-        self._context.run(self.put, version, staged_path)
-
-    def put(self, version: int, staged_path: str) -> None:
-        """Create the canonical manifest from Lance's staging file, or fail for good."""
-        name = staged_path.rpartition("/")[2]
-        self._left = f"_versions/{name}"
-        if version != self.head + 1:
-            self.taken = True
-            raise FileExistsError(f"HEAD moved: Lance wants version {version}, expected {self.head + 1}")
-        body = self.files.get(self._left)
-        created = self.files.create(f"_versions/{manifest_name(version)}", body, mine=lambda found: found == body)
-        if created.outcome is not Outcome.COMMITTED:
-            self.taken = True
-            raise FileExistsError(f"version {version} was created by somebody else")
-
-    def tidy(self) -> None:
-        if self._left is not None:
-            self.files.delete(self._left)
-
-
-def _namespace(place: Promoting) -> Any:
-    import lance_namespace as ns
-    from lance_namespace_urllib3_client import models
-
-    m: Any = models
-
-    def body(request: Any) -> dict[str, Any]:
-        return request.model_dump() if hasattr(request, "model_dump") else dict(request)
-
-    def described(version: int, path_version: int | None = None) -> Any:
-        path = place.path(version if path_version is None else path_version)
-        return m.TableVersion(version=version, manifest_path=path, timestamp_millis=0)
-
-    class OneDecision(ns.LanceNamespace):
-        def namespace_id(self) -> str:
-            return f"quire:{place.pin.location}"
-
-        def describe_table(self, request: Any) -> Any:
-            return m.DescribeTableResponse(location=place.uri, managed_versioning=True)
-
-        def list_table_versions(self, request: Any) -> Any:
-            return m.ListTableVersionsResponse(versions=[described(place.head)])
-
-        def describe_table_version(self, request: Any) -> Any:
-            version = body(request).get("version")
-            if version is not None and version < 0:
-                # A staged version arrives as a negative signed number.
-                return m.DescribeTableVersionResponse(version=described(version % 2**63, version % 2**64))
-            if version in (None, place.head, int(place.pin.version)):
-                return m.DescribeTableVersionResponse(version=described(version or place.head))
-            raise ns.TableVersionNotFoundError(str(version))
-
-        def create_table_version(self, request: Any) -> Any:
-            given = body(request)
-            try:
-                place.called_back(given["version"], given["manifest_path"])
-            except FileExistsError as error:
-                raise ns.ConcurrentModificationError(str(error)) from error
-            return m.CreateTableVersionResponse(version=described(given["version"]))
-
-    return OneDecision()
+    return None

@@ -12,6 +12,9 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.dataset as pads
 
+from quire.formats.lance.metering import streamed
+from quire.store import active_meters
+
 if TYPE_CHECKING:
     from lance import LanceDataset
 
@@ -21,6 +24,7 @@ class PushDown(pads.Dataset):  # type: ignore[misc]
 
     def __init__(self, handle: LanceDataset) -> None:
         self._handle = handle
+        self._meters = active_meters()  # DuckDB asks for rows in a thread of its own
         self._shown = pa.schema([f.with_type(_known(f.type)) for f in handle.schema])
         self._changed = {f.name for f in self._shown if f.type != handle.schema.field(f.name).type}
 
@@ -43,7 +47,7 @@ class PushDown(pads.Dataset):  # type: ignore[misc]
         return pads.Scanner.from_batches(self._as_shown(needed, None), columns=wanted, filter=filter)
 
     def _as_shown(self, columns: list[str], filter: Any) -> pa.RecordBatchReader:
-        reader = self._handle.scanner(columns=columns, filter=filter).to_reader()
+        reader = streamed(self._handle, {"columns": columns, "filter": filter}, self._meters)
         if not self._changed.intersection(columns):
             return reader
         shown = pa.schema([self._shown.field(n) for n in columns])

@@ -15,8 +15,8 @@ import numpy as np
 from quire.formats import keys as keylib
 from quire.formats.lance import match
 from quire.formats.lance.net import Net
-from quire.formats.lance.statements import Keyed, Patch, Statement, Update
-from quire.formats.protocol import Overlap
+from quire.formats.lance.statements import Keyed, Patch, Sought, Statement, Update
+from quire.formats.protocol import Overlap, Place
 from quire.ledger import Change, Keys
 
 if TYPE_CHECKING:
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 ROW_OPS = frozenset({"upsert", "update", "delete", "restore", "adopt"})
 """What may remove rows that were there before."""
+MOVES_NO_ROW = frozenset({"compact", "index", "rename"})
+"""What leaves every row as it is, though perhaps elsewhere."""
 
 
 class Rebase:
@@ -35,9 +37,16 @@ class Rebase:
         net: Net,
         statements: Sequence[Statement],
         theirs: Sequence[Change],
+        *,
+        place: Place | None = None,
+        drifted: bool = False,
     ) -> None:
         self.base, self.head, self.net = base, head, net
+        self.place = place
+        """Where other processes find `head`, when they have to look for keys in it."""
         self.statements, self.theirs = statements, theirs
+        self.drifted = drifted
+        """Whether the base has rows that were not there when the statements ran."""
 
     def overlap(self) -> Overlap | None:
         """The first thing that stands against moving, or None."""
@@ -49,15 +58,17 @@ class Rebase:
         if not self.net.deleted:
             return None
         ops = {op for change in self.theirs for op in change.ops}
-        only_moved = "compact" in ops and ops <= {"compact", "index"}
+        only_moved = "compact" in ops and ops <= MOVES_NO_ROW
         soft: Overlap | None = None
         for number, offsets in self.net.deleted.items():
             hard = self.net.hard.get(number)
             if number not in self._kept:
                 if hard is not None and not ("compact" in ops and not ops & ROW_OPS):
                     return Overlap("rows", hard=True)
-                # Rows found by key are found again wherever upkeep put them; a predicate is run again like a replay.
-                soft = soft or Overlap("moved" if only_moved and hard is None else "rows")
+                # Rows found by key are found again wherever upkeep put them. A predicate finds the same rows again only
+                # among the same rows.
+                again = only_moved and (hard is None or not self.drifted)
+                soft = soft or Overlap("moved" if again else "rows")
                 continue
             if not self._deletions_differ(number):
                 continue
@@ -87,6 +98,12 @@ class Rebase:
     def _keys(self) -> Overlap | None:
         soft: Overlap | None = None
         for statement in self.statements:
+            if isinstance(statement, Sought):
+                found = self._sought(statement)
+                if found is not None and found.hard:
+                    return found
+                soft = found or soft
+                continue
             if not isinstance(statement, Keyed | Patch | Update) or not statement.on or statement.keys is None:
                 continue
             if self._records_prove_disjoint(statement.on, statement.keys):
@@ -101,11 +118,21 @@ class Rebase:
             soft = Overlap("keys", items)
         return soft
 
+    def _sought(self, statement: Sought) -> Overlap | None:
+        """Keys that lie in files are looked for among the rivals' new rows. A delete by key came before those."""
+        if statement.mode == "delete" or not self._new_fragments:
+            return None
+        assert self.place is not None
+        found = statement.seek(self.place, [int(f.fragment_id) for f in self._new_fragments])
+        if not len(found.addresses):
+            return None
+        return Overlap("keys", found.examples, hard=statement.mode == "insert")
+
     def _records_prove_disjoint(self, on: Sequence[str], keys: Any) -> bool:
         """Whether the rivals' records list all their keys, and none has a hash in common with mine."""
         theirs: list[Keys] = []
         for change in self.theirs:
-            if not set(change.ops) <= {"insert", "upsert", "delete", "index"}:
+            if not set(change.ops) <= {"insert", "upsert", "delete", *MOVES_NO_ROW}:
                 return False
             if {"insert", "upsert"} & set(change.ops) and not change.keys:
                 return False

@@ -1,20 +1,24 @@
-"""Pinned Lance handles: one session, one cache, and Lance's own request counts."""
+"""Pinned Lance handles: one session and one cache."""
 
 from __future__ import annotations
 
 import os
 import threading
-import time
+import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from quire.errors import PermissionDenied, QuireError, SnapshotExpired, StorageError
+from quire.errors import CorruptRecord, PermissionDenied, QuireError, SnapshotExpired, StorageError, Unsupported
+from quire.formats.lance.metering import metered, of_a_table, opened_by, start_counting
+from quire.formats.protocol import Place
 from quire.ledger import Pin
-from quire.store import Store, record_external
+from quire.store import Store
+from quire.store.credentials import carried
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from lance import LanceDataset
 
 T = TypeVar("T")
@@ -25,9 +29,10 @@ METADATA_CACHE = 128 << 20
 DETACHED = 1 << 63
 """A version with this bit set is a staged (detached) one."""
 
-_recorder = threading.Lock()
-_recording = False
+_sharing = threading.Lock()
 _memory_sessions: dict[str, Any] = {}
+_described: weakref.WeakKeyDictionary[LanceDataset, tuple[int, list[Any]]] = weakref.WeakKeyDictionary()
+_schemas: weakref.WeakKeyDictionary[LanceDataset, pa.Schema] = weakref.WeakKeyDictionary()
 
 
 class LanceSession:
@@ -39,6 +44,7 @@ class LanceSession:
         self.options = dict(store.options) or None
         self._session: Any = None
         self._handles: OrderedDict[tuple[str, int], LanceDataset] = OrderedDict()
+        self._read: set[str] = set()
         self._lock = threading.Lock()
 
     @property
@@ -53,8 +59,18 @@ class LanceSession:
         """Where a table lies: below the lake, or at an address of its own when it was registered."""
         return location if _absolute(location) else self.store.child_uri(location)
 
+    def place(self, handle: LanceDataset) -> Place:
+        """A version of a table for other processes. What is in this one's memory they cannot see."""
+        if self.store.scheme == "memory":
+            raise Unsupported(
+                f"The lake {self.store.uri} is in the memory of this process, where no other can read it.",
+                next="Use a directory or a bucket.",
+                uri=self.store.uri,
+            )
+        return Place(str(handle.uri), int(handle.version), carried(self.store.scheme, self.options or {}))
+
     def open(self, pin: Pin, table: str = "") -> LanceDataset:
-        return self.open_version(pin.location, int(pin.version), table)
+        return self.open_version(pin.location, version_of(pin), table)
 
     def open_version(self, location: str, version: int, table: str = "") -> LanceDataset:
         key = (location, version)
@@ -63,46 +79,61 @@ class LanceSession:
             if handle is not None:
                 self._handles.move_to_end(key)
                 return handle
-        handle = self.call(
-            "open", lambda: self._open(location, version), hops=2, what=f"version {version} of {table or location}"
-        )
-        return self.remember(location, handle)
+        return self.remember(location, self._open(location, version, table))
 
     def private(self, location: str, version: int) -> LanceDataset:
         """A handle of one's own: some verbs borrow it exclusively, and cached ones are shared between threads."""
-        what = f"version {version} of {location}"
-        return self.call("open", lambda: self._open(location, version), hops=2, what=what)
+        return self._open(location, version)
 
     def remember(self, location: str, handle: LanceDataset) -> LanceDataset:
+        opened_by(handle, self._read)
         with self._lock:
             self._handles[(location, handle.version)] = handle
             while len(self._handles) > CACHED_HANDLES:
                 self._handles.popitem(last=False)
         return handle
 
-    def _open(self, location: str, version: int) -> LanceDataset:
-        import lance
+    def known(self, pin: Pin) -> LanceDataset | None:
+        """The handle of a pin, if it is open."""
+        with self._lock:
+            return self._handles.get((pin.location, version_of(pin)))
 
-        return lance.dataset(self.uri(location), version=version, session=self.session, storage_options=self.options)
-
-    def open_head(self, location: str) -> LanceDataset:
-        """The plain HEAD: only for backfill, adoption and registration, which are about what plain clients see."""
+    def _open(self, location: str, version: int | None, table: str = "") -> LanceDataset:
         import lance
 
         def work() -> LanceDataset:
-            return lance.dataset(self.uri(location), session=self.session, storage_options=self.options)
+            return lance.dataset(
+                self.uri(location), version=version, session=self.session, storage_options=self.options
+            )
 
-        return self.call("open", work, hops=2, what=f"the HEAD of {location}")
+        what = f"{'the HEAD' if version is None else f'version {version}'} of {table or location}"
+        handle = self.call("open", work, hops=2, what=what, location=location)
+        opened_by(handle, self._read)
+        return handle
 
-    def call(self, kind: str, work: Callable[[], T], *, hops: int, what: str) -> T:
-        """Run one Lance call; count its requests apart; turn its failures into typed errors."""
-        with metered(kind, hops=hops):
-            try:
-                return work()
-            except QuireError:
-                raise
-            except Exception as error:
-                raise translate(error, what) from error
+    def open_head(self, location: str) -> LanceDataset:
+        """The plain HEAD: only for backfill, adoption and registration, which are about what plain clients see."""
+        return self._open(location, None)
+
+    def call(self, kind: str, work: Callable[[], T], *, hops: int, what: str, location: str = "") -> T:
+        """Run one Lance call that makes its requests in turn, `hops` ordinarily.
+
+        They are counted apart; failures become typed errors.
+        """
+        with metered(kind, self.uri(location) if location else self.store.uri, steps=hops), translating(what):
+            return work()
+
+
+def version_of(pin: Pin) -> int:
+    """The version that a pin names. Anything that is none is damage."""
+    text = pin.version
+    if not (text.isascii() and text.isdigit() and len(text) <= 20 and int(text) < 2**64):
+        raise CorruptRecord(
+            f"The pin of the table at {pin.location} names version {text[:40]!r}, which is none.",
+            next="Restore the record that says so from a backup; `quire verify` names it.",
+            location=pin.location,
+        )
+    return int(text)
 
 
 def _session() -> Any:
@@ -113,18 +144,45 @@ def _session() -> Any:
 
 def _memory_session(uri: str) -> Any:
     """Lance keeps what is in memory per session, so every handle on one memory lake shares one."""
-    with _recorder:
+    with _sharing:
         return _memory_sessions.setdefault(uri, _session())
 
 
+def described(handle: LanceDataset) -> list[Any]:
+    """The indexes of a version, as Lance describes them. It reads their list once, and so does this."""
+    version = handle.version
+    known, found = _described.get(handle, (None, []))
+    if known != version:
+        with metered("indexes", handle.uri, steps=1) if of_a_table(handle) else nullcontext():
+            found = list(handle.describe_indices())
+        _described[handle] = version, found
+    return found
+
+
+def schema_of(handle: LanceDataset) -> pa.Schema:
+    """The schema of a pinned handle, which Lance makes anew at every call."""
+    found = _schemas.get(handle)
+    if found is None:
+        found = _schemas[handle] = handle.schema
+    return found
+
+
+def same_schema(handle: LanceDataset, base: LanceDataset) -> None:
+    """Say that a version has the schema of the one that it was made from."""
+    known = _schemas.get(base)
+    if known is not None:
+        _schemas[handle] = known
+
+
 @contextmanager
-def metered(kind: str, *, hops: int) -> Iterator[None]:
-    before, start = _requests(), time.perf_counter()
+def translating(what: str) -> Iterator[None]:
+    """Turn a failure of Lance into a typed error."""
     try:
         yield
-    finally:
-        # Lance counts for the whole process, so side-by-side calls see each other's requests: a meter takes the union.
-        record_external("lance", kind, window=(before, _requests()), hops=hops, start=start, end=time.perf_counter())
+    except QuireError:
+        raise
+    except Exception as error:
+        raise translate(error, what) from error
 
 
 def translate(error: Exception, what: str) -> QuireError:
@@ -162,22 +220,7 @@ def _absolute(location: str) -> bool:
 
 
 def load() -> None:
-    """Import Lance so that it counts requests: only stores opened after its recorder was installed are counted."""
-    global _recording
-    with _recorder:
-        if not _recording:
-            # A lost promotion race is an outcome here, not news for a terminal.
-            os.environ.setdefault("LANCE_LOG", "error")
-            import lance.lance as native
-
-            native.register_lance_metrics_recorder()
-            _recording = True
-
-
-def _requests() -> int:
-    if not _recording:
-        return 0
-    import lance.lance as native
-
-    metrics = native.snapshot_lance_metrics()
-    return int(sum(m.value or 0 for m in metrics if m.name == "lance_object_store_requests_total"))
+    """Import Lance so that it counts requests."""
+    # A lost promotion race is an outcome here, not news for a terminal.
+    os.environ.setdefault("LANCE_LOG", "error")
+    start_counting()

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import chain
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from quire.formats.lance import match
+from quire.formats.lance.blobs import blob_columns
 from quire.formats.lance.changes import changed_rows
 from quire.formats.lance.foreign import difference
 from quire.formats.lance.work import LanceWork
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from lance import LanceDataset
 
 
@@ -32,9 +35,23 @@ def undo(work: LanceWork, before: LanceDataset, after: LanceDataset, key: Sequen
         addresses = (np.uint64(number) << np.uint64(32)) | mine.astype(np.uint64)
         work.take_away(addresses)
     gone, _ = changed_rows(before, after)
+    if blob_columns(before.schema):
+        return _put_back(work, _flowing(gone), key)
     rows = gone.read_all()
-    if rows.num_rows and key:
+    return _put_back(work, rows if rows.num_rows else None, key)
+
+
+def _put_back(work: LanceWork, rows: pa.Table | pa.RecordBatchReader | None, key: Sequence[str]) -> bool:
+    if rows is not None and key:
         work.insert(rows, key, missing="error")
-    elif rows.num_rows:
+    elif rows is not None:
         work.append(rows, missing="error")
     return True
+
+
+def _flowing(rows: pa.RecordBatchReader) -> pa.RecordBatchReader | None:
+    """The same rows, a few at a time as blobs demand; None when there are none."""
+    import pyarrow as pa
+
+    first = next(iter(rows), None)
+    return None if first is None else pa.RecordBatchReader.from_batches(rows.schema, chain([first], rows))

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from quire.formats.lance import match
 from quire.formats.lance.columns import manifest_name
 from quire.formats.lance.indexes import segments
 from quire.formats.lance.net import deletion_path
+from quire.formats.lance.session import first_line
+from quire.formats.lance.tasks import BATCH_ROWS
+from quire.formats.protocol import Claim
 
 if TYPE_CHECKING:
     from lance import LanceDataset
@@ -24,6 +28,67 @@ def needed(handle: LanceDataset) -> dict[str, int | None]:
     for index in segments(handle):
         found[f"_indices/{index}/"] = None
     return found
+
+
+# -- reading every file -----------------------------------------------------------------------------------------------
+
+LEGACY = 2
+"""Files of an older kind are only read as part of their table, and so are not looked at one by one."""
+
+
+def claims(handle: LanceDataset, rows: int) -> tuple[dict[str, Claim], str | None]:
+    """What a version says of its files: of a data file rows and columns; of a deletion vector where it belongs to and
+    how many rows are left.
+
+    It also says how many rows it has in all, which a pin knows.
+    """
+    found: dict[str, Claim] = {}
+    living = 0
+    for fragment in handle.get_fragments():
+        metadata = fragment.metadata
+        living += int(metadata.num_rows)
+        for file in metadata.files:
+            if file.file_major_version >= LEGACY:
+                columns = sum(index >= 0 for index in file.column_indices)
+                found[f"data/{file.path}"] = (int(metadata.physical_rows), columns)
+        if metadata.to_json()["deletion_file"] is not None:
+            number = int(fragment.fragment_id)
+            found[deletion_path(number, metadata)] = (int(handle.version), number, int(metadata.num_rows))
+    wrong = None if living == rows else f"Its fragments hold {living} rows instead of {rows}."
+    return found, wrong
+
+
+def unlike_data(uri: str, options: dict[str, str] | None, rows: int, columns: int) -> str | None:
+    """Read a data file from end to end."""
+    from lance.file import LanceFileReader
+
+    try:
+        reader = LanceFileReader(uri, storage_options=options)
+        stored = len(reader.metadata().columns)
+        count = sum(batch.num_rows for batch in reader.read_all(batch_size=BATCH_ROWS).to_batches())
+    except BaseException as error:
+        if not _of_the_file(error):
+            raise
+        return f"It cannot be read: {first_line(error)}."
+    if count != rows:
+        return f"It has {count} rows instead of {rows}."
+    return None if stored == columns else f"It has {stored} columns instead of {columns}."
+
+
+def unlike_deletions(handle: LanceDataset, number: int, rows: int) -> str | None:
+    """Read a deletion vector."""
+    try:
+        count = len(match.alive(handle, number))
+    except BaseException as error:
+        if not _of_the_file(error):
+            raise
+        return f"It cannot be read: {first_line(error)}."
+    return None if count == rows else f"It leaves {count} rows instead of {rows}."
+
+
+def _of_the_file(error: BaseException) -> bool:
+    """Whether an error is about what is in a file. Damage can make Lance panic, which is no ordinary exception."""
+    return isinstance(error, Exception) or type(error).__name__ == "PanicException"
 
 
 def difference_of(pinned: LanceDataset, head: LanceDataset) -> str | None:

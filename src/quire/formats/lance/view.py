@@ -8,10 +8,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from quire.errors import ColumnNotFound, InvalidExpression, InvalidInput, QuireError
-from quire.formats.lance import match
+from quire.formats.cells import in_memory, no_row
+from quire.formats.lance import blobs, match
 from quire.formats.lance.indexes import check_vector, describe
-from quire.formats.lance.session import LanceSession, first_line, is_gone, metered, translate
-from quire.formats.protocol import Search
+from quire.formats.lance.metering import scanned, streamed
+from quire.formats.lance.session import LanceSession, first_line, is_gone, translate
+from quire.formats.lance.tasks import Whole
+from quire.formats.protocol import Cell, Place, Search
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -35,9 +38,9 @@ class LanceView:
 
     def count(self, filter: Any = None) -> int:
         self._check_filter(filter)
-        with metered("scan", hops=1), match.checking_expression("" if filter is None else str(filter)):
-            if filter is None:
-                return int(self.handle.count_rows())
+        if filter is None:
+            return int(self.handle.count_rows())
+        with scanned("scan", self.handle), match.checking_expression(str(filter)):
             return int(self.handle.scanner(columns=[], filter=filter, with_row_id=True).count_rows())
 
     def scan(
@@ -61,8 +64,8 @@ class LanceView:
             options["batch_size"] = batch_size
         if search is not None:
             options.update(self._search(search, limit, columns))
-        with metered("scan", hops=1), match.checking_expression(str(filter) if filter is not None else ""):
-            reader = self.handle.scanner(**options).to_reader()
+        with match.checking_expression(str(filter) if filter is not None else ""):
+            reader = streamed(self.handle, options)
         return self._checked(reader, "" if filter is None else str(filter))
 
     def _checked(self, reader: pa.RecordBatchReader, filter: str) -> pa.RecordBatchReader:
@@ -184,11 +187,29 @@ class LanceView:
 
         return PushDown(self.handle)
 
+    def place(self) -> Place:
+        return self._session.place(self.handle)
+
+    def parts(self) -> list[tuple[int, int]]:
+        return [(int(f.fragment_id), int(f.metadata.num_rows)) for f in self.handle.get_fragments()]
+
+    def whole(self, fragments: Sequence[int], *, here: bool) -> Whole:
+        return Whole(None if here else self.place(), tuple(fragments), self.handle if here else None)
+
     def indexes(self) -> list[dict[str, Any]]:
         return describe(self.handle)
 
     def config(self) -> dict[str, str]:
         return dict(self.handle.config())
+
+    def cell(self, column: str, on: Sequence[str], key: pa.Table) -> Cell | None:
+        self._check([column], None, None, None)
+        addresses, rowids, _ = match.where_key(self.handle, on, key)
+        if not len(addresses):
+            raise no_row(key, self.table)
+        if column in blobs.blob_columns(self.schema):
+            return blobs.cell(self.handle, int(addresses[0]), column)
+        return in_memory(match.rows_at(self.handle, rowids[:1], [column]).column(0)[0].as_py(), column, self.table)
 
     def has(self, columns: Sequence[str], values: pa.Table) -> pa.Table:
         _, _, positions = match.where_key(self.handle, columns, values)
