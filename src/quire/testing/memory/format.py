@@ -1,0 +1,189 @@
+"""Memory tables as Quire sees them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+from quire.errors import InvalidInput, NotFound, SnapshotExpired, StorageError, Unsupported
+from quire.formats import Foreign, Head, Promotion
+from quire.formats.arrow import Source, fit, plain_schema, selected, source
+from quire.ledger import Pin
+from quire.store import Outcome, Store
+from quire.testing.memory import head as plain
+from quire.testing.memory.changes import changed_rows, undo
+from quire.testing.memory.columns import fields_of
+from quire.testing.memory.files import Entry, Place, Version
+from quire.testing.memory.graft import Graft
+from quire.testing.memory.view import MemoryView
+from quire.testing.memory.work import MemoryWork
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+EVERYTHING = 1 << 30
+
+
+class MemoryFormat:
+    """A complete table format of a few hundred lines, whose every byte goes through the lake's store.
+
+    `cached` is how many files of a table are remembered between uses. With 0, the default, each transaction and each
+    read asks the store again, so that a file which is gone is noticed at once.
+    """
+
+    name = "memory"
+
+    def __init__(self, store: Store, lake: str, *, cached: int = 0) -> None:
+        self._store = store
+        self._lake = lake
+        self._cached = cached
+        self._places: dict[str, Place] = {}
+
+    def location(self, table: str) -> str:
+        return f"tables/{table}.rows"
+
+    def create(
+        self, location: str, data: Any, *, schema: Any, write: str, stable_row_ids: bool, table: str
+    ) -> MemoryWork:
+        """A new table at a fresh location. It exists for nobody until a commit pins it."""
+        given = _first_rows(data, schema, table)
+        fields = fields_of(given.schema, table)
+        rows = given.table()
+        place = self._place(location, EVERYTHING)
+        columns = {f.id: c.to_pylist() for f, c in zip(fields, rows.columns, strict=True)}
+        fragment = place.write_columns(columns, rows.num_rows)
+        state = Version(fields, () if fragment is None else (fragment,), next_field=len(fields))
+        made = place.write_version(state, self._properties(write))
+        first = Entry(made.id, op="create", lake=self._lake, counter=0, write=write)
+        if place.create_entry(1, first) is not Outcome.COMMITTED:
+            raise StorageError(
+                f"There is already a table at {location}, or the store did not say whether it was created.",
+                next="Run the transaction again; nothing was committed.",
+                table=table,
+            )
+        pin = Pin(
+            format=self.name,
+            location=location,
+            version=made.id,
+            counter=1,
+            rows=made.rows,
+            bytes=made.bytes,
+            fragments=len(made.fragments),
+        )
+        work = MemoryWork(place, pin, made, properties=self._properties(write), table=table, created=True)
+        work.files.append("")
+        return work
+
+    def register(self, uri: str) -> tuple[Pin, pa.Schema]:
+        """A pin of the table that lies at `uri`, as it is now."""
+        place = self._place(uri, 0)
+        try:
+            number, entry, head = plain.inspect(place, self._lake)
+        except SnapshotExpired:
+            raise NotFound(
+                f"There is no memory table at {uri}.", next="Give the folder that holds its versions.", uri=uri
+            ) from None
+        state = place.version(entry.version)
+        if plain.CLEANS in state.config:
+            raise Unsupported(
+                f"The table at {uri} deletes its own old versions ({plain.CLEANS}), which would destroy commits.",
+                next="Remove this setting, then register it.",
+                uri=uri,
+            )
+        pin = Pin(
+            format=self.name,
+            location=uri,
+            version=state.id,
+            counter=(head.counter or 0) + 1,
+            rows=state.rows,
+            bytes=state.bytes,
+            head=number,
+            fragments=len(state.fragments),
+        )
+        return pin, state.schema
+
+    def open(self, pin: Pin, table: str = "") -> MemoryView:
+        place = self._place(pin.location, 0)
+        return MemoryView(place, place.version(pin.version, table), table)
+
+    def begin(self, pin: Pin, *, write: str, table: str) -> MemoryWork:
+        place = self._place(pin.location, EVERYTHING)
+        state = place.version(pin.version, table)
+        return MemoryWork(place, pin, state, properties=self._properties(write), table=table)
+
+    def prepare(self, pin: Pin) -> None:
+        """There is nothing that would have to be read."""
+
+    def head(self, pin: Pin) -> Head:
+        return plain.inspect(self._place(pin.location, 0), self._lake)[2]
+
+    def promote(self, pin: Pin, *, commit: str, table: str) -> Promotion:
+        return plain.promote(self._place(pin.location, 0), pin, lake=self._lake, commit=commit, table=table)
+
+    def foreign(self, pin: Pin, head: Head) -> Foreign:
+        return plain.trace(self._place(pin.location, 0), pin, head.version, self._lake)
+
+    def graft(self, pin: Pin, found: Foreign, *, same: bool, key: Sequence[str], write: str, table: str) -> Graft:
+        place = self._place(pin.location, EVERYTHING)
+        return Graft(place, pin, found, same=same, key=key, properties=self._properties(write), table=table)
+
+    def files(self, pin: Pin, table: str) -> dict[str, int | None]:
+        return plain.needed_by(self._place(pin.location, 0).version(pin.version, table))
+
+    def kept(self, pin: Pin, table: str) -> set[str]:
+        return set(self.files(pin, table))
+
+    def plain_files(self, location: str, since: datetime) -> set[str]:
+        return plain.plain_files(self._place(location, 0), since, self._lake)
+
+    def head_differs(self, pin: Pin) -> str | None:
+        place = self._place(pin.location, 0)
+        number, entry, head = plain.inspect(place, self._lake)
+        itself = plain.is_itself(pin, entry)
+        if head.counter is None and number > pin.head and not itself:
+            return f"Version {number} of the plain table was written by a plain client."
+        if not itself and head.counter != pin.counter:
+            return None  # not backfilled yet, or further
+        return plain.difference_of(place.version(pin.version), place.version(entry.version))
+
+    def is_at(self, pin: Pin, version: int, commit: str) -> bool:
+        """Whether plain version `version` is exactly the state that this commit pinned."""
+        if version < 1:
+            return False
+        entry = self._place(pin.location, 0).entry(version)
+        head = plain.head_of(version, entry, self._lake)
+        return plain.is_itself(pin, entry) or (head.commit == commit and head.counter == pin.counter)
+
+    def undo(self, work: Any, before: Pin, after: Pin, *, key: Sequence[str]) -> bool:
+        return undo(work, self.open(before), self.open(after), key)
+
+    def changed_rows(
+        self, before: Pin, after: Pin, columns: Sequence[str] | None = None
+    ) -> tuple[pa.RecordBatchReader, pa.RecordBatchReader]:
+        gone, come = changed_rows(self.open(before), self.open(after))
+        return selected(gone, columns), selected(come, columns)
+
+    def _place(self, location: str, cached: int) -> Place:
+        """The folder of a table, shared where files are remembered, with a memory of its own otherwise."""
+        if not self._cached:
+            return Place(self._store, location, cached)
+        return self._places.setdefault(location, Place(self._store, location, self._cached))
+
+    def _properties(self, write: str) -> dict[str, str]:
+        return {"lake": self._lake, "write": write}
+
+
+def _first_rows(data: Any, schema: Any, table: str) -> Source:
+    import pyarrow as pa
+
+    if isinstance(data, pa.Schema):
+        data, schema = None, data
+    if data is None and schema is None:
+        raise InvalidInput(f"Table {table!r} needs a schema or data.", next="Pass either.", table=table)
+    if schema is not None:
+        schema = plain_schema(schema)
+    if data is None:
+        return Source(schema, [], whole=True)
+    rows = source(data, schema, table=table)
+    return rows if schema is None else fit(rows, schema, table=table)
