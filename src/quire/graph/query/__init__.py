@@ -1,0 +1,63 @@
+"""Queries on a snapshot: a typed plan runs as Lance scans that DuckDB joins.
+
+run(checked, snapshot, {"name": "Alice"}).to_pylist()
+explain(checked, snapshot, {"name": "Alice"})
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from quire.graph.language import plan
+
+if TYPE_CHECKING:
+    from quire.graph.query.explained import Explained
+    from quire.graph.query.search import Embed
+    from quire.lake.snapshot import Snapshot
+    from quire.lake.table import Rows
+
+
+def run(
+    query: plan.Query, snapshot: Snapshot, params: Mapping[str, Any], *, embed: Embed | None = None, reduce: bool = True
+) -> Rows:
+    """The rows of a read at a snapshot, as Arrow that streams. `params` are values that fit, as `bind` gives them.
+
+    `embed` makes vectors of text for `nearest`. `reduce=False` leaves out the pass that narrows scans by ids found
+    before; it changes what is read and never the answer.
+    """
+    from quire.graph.query.prepare import prepare
+    from quire.graph.query.rows import execute
+
+    prepared = prepare(query, snapshot, params, embed)
+    if reduce:
+        from quire.graph.query.reduce import narrow
+
+        narrow(prepared)
+    return execute(prepared)
+
+
+def explain(
+    query: plan.Query,
+    snapshot: Snapshot,
+    params: Mapping[str, Any],
+    *,
+    embed: Embed | None = None,
+    analyze: bool = False,
+    reduce: bool = True,
+) -> Explained:
+    """How a read is run: plan, pushdowns, index use and SQL; with `analyze` also what it read and requested."""
+    from quire.graph.query.explained import explain as explained
+
+    return explained(query, snapshot, params, embed=embed, analyze=analyze, reduce=reduce)
+
+
+def size_of(query: plan.Query, snapshot: Snapshot) -> int:
+    """How many bytes the tables have that a query reads; costs no request."""
+    if not isinstance(query.body, plan.Read):
+        return 0
+    tables = {needs.entity.table for needs in query.body.needs.values()}
+    return sum(snapshot[table].bytes for table in tables)
+
+
+__all__ = ["explain", "run", "size_of"]

@@ -1,0 +1,108 @@
+"""From a plan to what can be run: what every scan reads, what is pushed into it, and the statement over the scans."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from quire.errors import InvalidQuery
+from quire.graph.language import plan
+from quire.graph.query.dialect import Dialect
+from quire.graph.query.expr import Values
+from quire.graph.query.filters import Filters
+from quire.graph.query.joined import Joined
+from quire.graph.query.known import Known
+from quire.graph.query.layout import Layout, blocks, variables
+from quire.graph.query.scans import Source
+from quire.graph.query.scored import Made, Scored
+from quire.graph.query.search import Embed, Searches
+from quire.graph.query.sql import Compiler, Statement
+from quire.graph.query.terms import Terms
+from quire.store import clock
+
+if TYPE_CHECKING:
+    from quire.lake.snapshot import Snapshot
+
+
+@dataclass
+class Prepared:
+    """A read on a snapshot, with the values of its parameters."""
+
+    read: plan.Read
+    snapshot: Snapshot
+    known: Known
+    searches: Searches
+    layout: Layout
+    sources: dict[str, Source]
+    pushed: set[int] = field(default_factory=set)
+    """Conditions that scans take care of, by identity."""
+    values: Values = field(default_factory=Values)
+
+    @property
+    def limit(self) -> int | None:
+        return self.known.count(self.read.limit, "limit")
+
+    @property
+    def offset(self) -> int | None:
+        return self.known.count(self.read.offset, "offset")
+
+    def statement(self) -> Statement:
+        """The SQL; what it binds is in `values`."""
+        self.values = Values()
+        terms = Terms(self.layout, self.known, self.values, self.searches)
+        return self._compiled(Compiler, terms)
+
+    def joined(self, dialect: Dialect) -> tuple[Statement, Mapping[str, Made]]:
+        """The SQL as joins alone, and the columns that it wants of the scans beside those that are stored."""
+        self.values = Values(dialect)
+        searches = Scored.of(self.searches, self.layout)
+        statement = self._compiled(Joined, Terms(self.layout, self.known, self.values, searches))
+        return statement, searches.made
+
+    def _compiled(self, kind: type[Compiler], terms: Terms) -> Statement:
+        few = {name: s.rows.num_rows for name, s in self.sources.items() if s.rows is not None}
+        return kind(self.read, self.layout, terms, frozenset(self.pushed), few).statement(self.limit, self.offset)
+
+
+def prepare(query: plan.Query, snapshot: Snapshot, params: Mapping[str, Any], embed: Embed | None = None) -> Prepared:
+    """Lay a read out on a snapshot and push down what scans can take. Nothing is read."""
+    read = query.body
+    if not isinstance(read, plan.Read):
+        raise InvalidQuery(
+            f"{query.name} changes the graph; it has no rows to return.", next="Run it as a mutation.", query=query.name
+        )
+    known = Known(params, clock.now())
+    layout = Layout(read)
+    sources = {name: Source(place) for name, place in layout.places.items()}
+    prepared = Prepared(read, snapshot, known, Searches(snapshot, known, embed), layout, sources)
+    for variable, condition in _pushable(read.block):
+        found = Filters(variable, known).push(condition)
+        if found is not None:
+            sources[variable].filters.append(found)
+            sources[variable].conditions.append(condition)
+            prepared.pushed.add(id(condition))
+    _push_limit(prepared)
+    return prepared
+
+
+def _pushable(block: plan.Block) -> Iterator[tuple[str, plan.Condition]]:
+    """Conditions that concern one variable alone, in the block that scans it."""
+    for inner in blocks(block):
+        mine = {s.variable for s in inner.scans} | {e.edge for e in inner.expansions if e.bound}
+        for condition in inner.conditions:
+            used = variables(condition)
+            if len(used) == 1 and used <= mine:
+                yield used.pop(), condition
+        for step in (*inner.expansions, *(p.step for p in inner.paths)):
+            yield from ((step.edge, f) for f in step.filters)
+
+
+def _push_limit(prepared: Prepared) -> None:
+    """Any rows do for a limit without an order, so a query of one scan reads no more of them."""
+    read, block = prepared.read, prepared.read.block
+    is_one = len(block.scans) == 1 and not (block.expansions or block.paths or block.optional or block.after)
+    if not is_one or read.aggregated or read.distinct or read.having or read.order or read.offset is not None:
+        return
+    if all(id(c) in prepared.pushed for c in block.conditions):
+        prepared.sources[block.scans[0].variable].limit = prepared.limit

@@ -1,0 +1,125 @@
+"""Running a prepared read: DuckDB joins the scans, and its columns become the outputs of the query."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from quire.errors import InvalidQuery, QuireError, StorageError
+from quire.graph.language import plan
+from quire.graph.query.prepare import Prepared
+from quire.graph.query.sql import Column, Statement, whole
+from quire.lake.table import Rows
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+BATCH = 100_000
+_COMPUTED = r"(?:(?:Out of Range|Conversion) Error: |Invalid Input Error: (?=.*(?:zero|overflow)))(.*)"
+"""What DuckDB says of a value that cannot be computed. Other inputs that it calls invalid are faults of the SQL."""
+
+
+def execute(prepared: Prepared) -> Rows:
+    """Run it. Rows stream; columns have the declared types."""
+    import duckdb
+    import pyarrow as pa
+
+    statement = prepared.statement()
+    connection = duckdb.connect(config={"enable_external_access": "false"})
+    try:
+        for setting in ("TimeZone = 'UTC'", "preserve_insertion_order = false", "python_enable_replacements = false"):
+            connection.execute(f"SET {setting}").fetchall()
+        for source in prepared.sources.values():
+            connection.register(source.place.relation, source.relation(prepared.snapshot))
+        relation = connection.sql(statement.text, params=prepared.values.bound or None)
+        reader = relation.to_arrow_reader(BATCH)
+        schema = output_schema(statement)
+        return Rows(pa.RecordBatchReader.from_batches(schema, shaped(reader, statement, schema)), keep=connection)
+    except duckdb.Error as error:
+        connection.close()
+        raise _failed(error) from None
+    except BaseException:
+        connection.close()
+        raise
+
+
+def output_schema(statement: Statement) -> pa.Schema:
+    """The columns of the answer."""
+    import pyarrow as pa
+
+    fields = []
+    for column in statement.columns:
+        output = column.output
+        if isinstance(output.expression, plan.Whole):
+            fields.append(pa.field(output.name, _struct(output.expression)))
+        else:
+            assert output.type is not None
+            fields.append(pa.field(output.name, output.type.arrow()))
+    return pa.schema(fields)
+
+
+def _struct(term: plan.Whole) -> pa.DataType:
+    import pyarrow as pa
+
+    ids = [pa.field(name, pa.string()) for name in term.entity.system]
+    return pa.struct([*ids, *(pa.field(p.column, p.type.arrow()) for p in whole(term.entity))])
+
+
+def shaped(reader: Any, statement: Statement, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    """DuckDB's columns as the outputs they are."""
+    import pyarrow as pa
+
+    try:
+        for batch in reader:
+            arrays, at = [], 0
+            for column, field in zip(statement.columns, schema, strict=True):
+                parts = batch.columns[at : at + len(column.names)]
+                at += len(column.names)
+                arrays.append(_output(column, parts, field.type))
+            yield pa.RecordBatch.from_arrays(arrays, schema=schema)
+    except QuireError:
+        raise
+    except Exception as error:
+        raise _failed(error) from None
+
+
+def _output(column: Column, parts: list[Any], kind: pa.DataType) -> Any:
+    import pyarrow as pa
+
+    if not isinstance(column.output.expression, plan.Whole):
+        return _cast(parts[0], kind)
+    values = [_cast(part, field.type) for part, field in zip(parts, kind, strict=True)]
+    return pa.StructArray.from_arrays(values, fields=list(kind), mask=parts[0].is_null())
+
+
+def _cast(values: Any, kind: pa.DataType) -> Any:
+    import pyarrow as pa
+
+    if values.type == kind:
+        return values
+    if values.null_count == len(values):  # Arrow crashes on such lists that came over a wire and are to be vectors
+        return pa.nulls(len(values), kind)
+    return values.cast(kind)
+
+
+def _failed(error: Exception) -> QuireError:
+    """What went wrong: a number that does not fit, or the store."""
+    text = re.split(r"\n\s*LINE ", str(error), maxsplit=1)[0].strip().splitlines()
+    found = re.search(_COMPUTED, text[0] if text else "")
+    if found is None and not isinstance(error, OSError):
+        return InvalidQuery(
+            f"The query cannot be computed: {text[0] if text else type(error).__name__}.",
+            next="This should not happen after a check; report it with the query.",
+        )
+    if found is None:
+        return StorageError(f"Reading stopped half-way: {text[0] if text else error}.", next="Try again.")
+    reason = found[1].split(". Use TRY")[0].rstrip(".!")
+    large = re.search(r"with value (\S+) can't be cast", reason)
+    if large is not None:
+        reason = f"the whole number {large[1]} is out of range for I64"
+    return InvalidQuery(
+        f"A value of the query cannot be computed: {reason}.",
+        next="Leave out the rows that it fails on, or use a float.",
+        reason=reason,
+    )

@@ -1,0 +1,169 @@
+"""Search as SQL: distances of vectors, and matches and scores of text. The answer never depends on an index.
+
+Text is made of tokens: lower-cased runs of letters, marks and digits, without stemming and without stop words.
+`search` finds any token of the query, `match_text` all of them, and `fuzzy` any within some edits. BM25 is computed
+over all rows of the type at the snapshot, so that filters do not change a score. A query without tokens matches
+nothing.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from quire.errors import InvalidQuery, Unsupported
+from quire.graph.catalog import Entity, Property
+from quire.graph.language import plan
+from quire.graph.query import corpus
+from quire.graph.query.expr import Values
+from quire.graph.query.known import Known
+from quire.graph.types import Wrong
+
+if TYPE_CHECKING:
+    from quire.lake import Snapshot
+
+METRICS = ("l2", "cosine", "dot")
+K1, B = 1.2, 0.75
+
+TEXT_INDEX: dict[str, Any] = {
+    "base_tokenizer": "simple",
+    "lower_case": True,
+    "stem": False,
+    "remove_stop_words": False,
+    "ascii_folding": False,
+    "max_token_length": corpus.LONGEST,
+}
+"""Options of an INVERTED index that has the tokens of this module, so that it can find candidates."""
+
+Embed = Callable[[str, Property], Sequence[float]]
+"""Makes the vector of a text, for a vector property."""
+
+
+def metric_of(prop: Property) -> str:
+    """How near is measured: what `@metric("cosine")` on the property says, else L2."""
+    found = prop.annotation("metric")
+    metric = "l2" if found is None else str(found.value).lower()
+    if metric not in METRICS:
+        raise InvalidQuery(
+            f"{prop.name} has the metric {metric!r}, which there is not.",
+            next=f"Use one of {', '.join(METRICS)}.",
+            property=prop.name,
+        )
+    return metric
+
+
+@dataclass
+class Searches:
+    """The searches of one run."""
+
+    snapshot: Snapshot
+    known: Known
+    embed: Embed | None = None
+    reads: bool = True
+    """Without it nothing is read or embedded, and what that would give stands in the SQL as zeros."""
+    ask: corpus.Ask = corpus.asked
+    """Who reads the texts of a column to count its tokens."""
+    _vectors: dict[tuple[str, int], list[float]] = field(default_factory=dict)
+    _tokens: dict[str, list[str]] = field(default_factory=dict)
+
+    # -- vectors ----------------------------------------------------------------------------------------------
+
+    def vector(self, term: plan.Nearest) -> list[float] | None:
+        """The query of a `nearest`, embedded if it is text."""
+        query, prop = self.known.value(term.query), term.field.property
+        if isinstance(query, str):
+            key = query, id(prop)
+            if key not in self._vectors:
+                self._vectors[key] = self._embedded(query, prop) if self.reads else [0.0] * prop.type.size
+            return self._vectors[key]
+        return None if query is None else list(query)
+
+    def _embedded(self, text: str, prop: Property) -> list[float]:
+        if self.embed is None:
+            raise Unsupported(
+                f"nearest({prop.name}, …) was given text, and there is nothing that makes vectors of text.",
+                next="Configure an embedder, or pass a vector.",
+                property=prop.name,
+            )
+        try:
+            found: list[float] = prop.type.value(list(self.embed(text, prop)))
+        except Wrong as error:
+            raise InvalidQuery(
+                f"The vector of the query {error}.",
+                next="Embed it with the model that made the property.",
+                property=prop.name,
+            ) from None
+        return found
+
+    def distance(self, term: plan.Nearest, column: str, values: Values) -> str:
+        """SQL for a distance, in double precision; null where a vector is null."""
+        kind = f"DOUBLE[{term.field.property.type.size}]"
+        left, right = f"CAST({column} AS {kind})", values.cast(self.vector(term), kind)
+        metric = metric_of(term.field.property)
+        if metric == "l2":
+            return f"array_distance({left}, {right})"
+        if metric == "dot":
+            return f"(1.0 - array_inner_product({left}, {right}))"
+        # A vector of zeros has no direction: it is like no other.
+        found = f"array_cosine_distance({left}, {right})"
+        return f"CASE WHEN isnan({found}) THEN 1.0 ELSE {found} END"
+
+    # -- text -------------------------------------------------------------------------------------------------
+
+    def tokens(self, term: plan.TextMatch | plan.Bm25) -> list[str]:
+        """The different tokens of a query, in the order of the text."""
+        query = self.known.value(term.query) or ""
+        if query not in self._tokens:
+            self._tokens[query] = corpus.tokens(query)
+        return self._tokens[query]
+
+    def matches(self, term: plan.TextMatch, entity: Entity, column: str, values: Values) -> str:
+        """SQL for whether a text matches."""
+        wanted = self.tokens(term)
+        if not wanted:
+            return "FALSE"
+        if term.function == "fuzzy":
+            wanted = self._near(term, entity, wanted)
+        test = "list_has_all" if term.function == "match_text" else "list_has_any"
+        return f"{test}({corpus.tokenized(column)}, {values.cast(wanted, 'VARCHAR[]')})"
+
+    def _near(self, term: plan.TextMatch, entity: Entity, wanted: Sequence[str]) -> list[str]:
+        """The tokens of the corpus that are within the edits of any token of the query."""
+        given = None if term.edits is None else self.known.value(term.edits)
+        if given is not None and (isinstance(given, bool) or not isinstance(given, int) or given < 0):
+            raise InvalidQuery(
+                f"fuzzy takes a number of edits of at least 0, not {given!r}.", next="Leave it out, or give 1 or 2."
+            )
+        if not self.reads:
+            return list(wanted)
+        table = self.snapshot[entity.table]
+        most = {t: edits(t) if given is None else given for t in wanted}
+        return corpus.near(table, term.field.property.column, most, self.ask)
+
+    def score(self, term: plan.Bm25, entity: Entity, column: str, values: Values) -> str:
+        """SQL for a BM25 score; 0 where nothing matches."""
+        wanted = self.tokens(term)
+        if not wanted:
+            return "0.0::DOUBLE"
+        found = corpus.Statistics(0, 1.0, dict.fromkeys(wanted, 0))
+        if self.reads:
+            found = corpus.statistics(self.snapshot[entity.table], term.field.property.column, wanted, self.ask)
+        parts, text = [], corpus.tokenized(column)
+        length = f"{K1 * (1 - B)!r} + {K1 * B!r} * len({text}) / {values.cast(found.mean, 'DOUBLE')}"
+        for token in wanted:
+            weight = values.cast(idf(found.rows, found.frequency[token]), "DOUBLE")
+            count = f"len(list_filter({text}, lambda t: t = {values.cast(token, 'VARCHAR')}))"
+            parts.append(f"{weight} * {count} * {K1 + 1!r} / ({count} + {length})")
+        return f"coalesce({' + '.join(parts)}, 0.0)"
+
+
+def edits(token: str) -> int:
+    """How many edits `fuzzy` forgives in a token when it is not told."""
+    return 0 if len(token) <= 2 else 1 if len(token) <= 5 else 2
+
+
+def idf(rows: int, frequency: int) -> float:
+    """The weight of a token that `frequency` of so many rows have."""
+    return math.log(1 + (rows - frequency + 0.5) / (frequency + 0.5))

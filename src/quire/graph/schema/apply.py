@@ -1,0 +1,177 @@
+"""A schema change in one commit: tables, columns, rules and indexes of every type that it touches.
+
+    with lake.transaction("schema") as tx:
+        applied = apply(tx, text)
+
+Nothing is written before the whole plan is known to hold on the rows that the transaction sees. Every change of a type
+is a change of its table's record, and every change of a schema one of `graph:stored`; the lake lets nobody write
+beside either, so two schema changes, or a schema change and a load of a type that it touches, end in a `Conflict`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from quire.graph.catalog import (
+    FORMAT,
+    STORED,
+    VALIDATOR,
+    Catalog,
+    Definition,
+    Entity,
+    Property,
+    Whole,
+    field_of,
+    stored_schema,
+)
+from quire.graph.schema import indexes
+from quire.graph.schema.compare import TypeChange, retyped
+from quire.graph.schema.literals import literal
+from quire.graph.schema.plan import Plan, plan
+from quire.graph.schema.resolve import ends
+from quire.graph.schema.rows import reads_others
+from quire.graph.schema.steps import Step, refused
+
+if TYPE_CHECKING:
+    from quire.lake.receipt import Receipt
+    from quire.lake.transaction import Transaction
+    from quire.lake.verbs import TransactionTable
+    from quire.ledger import TableInfo
+
+
+@dataclass(frozen=True)
+class Applied:
+    """What a schema change did, and the catalog after it. `receipt` is the proof of the commit, once there is one."""
+
+    steps: tuple[Step, ...]
+    catalog: Catalog
+    receipt: Receipt | None = None
+
+    def __bool__(self) -> bool:
+        return bool(self.steps)
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "commit": self.receipt.commit if self.receipt else None,
+            "steps": [s.to_dict() for s in self.steps],
+        }
+
+
+def catalog_in(tx: Transaction) -> Catalog:
+    """The catalog as a transaction sees it, its own changes included."""
+    return Catalog.of(_infos(tx))
+
+
+def apply(tx: Transaction, text: str, *, file: str = "", drop_data: bool = False) -> Applied:
+    """Bring the graph to a schema, inside a transaction that commits it.
+
+    `SchemaRefused` lists everything that stands against it; the transaction is then as it was before. Applying the
+    same text again does nothing.
+    """
+    old = catalog_in(tx)
+    found = plan(old, text, file=file, drop_data=drop_data, snapshot=tx)
+    if found.refusals:
+        raise refused(list(found.refusals))
+    if not found:
+        return Applied((), old)
+    if any(reads_others(change) for change in found.changes):
+        # The bound holds for the sources that were there: nobody may add one meanwhile.
+        tx.isolation = "serializable"
+    for change in found.changes:
+        if change.new is None:
+            tx.drop_table(change.table)
+    _write_types(tx, found)
+    _write_whole(tx, found)
+    return Applied(found.steps, catalog_in(tx))
+
+
+def _infos(tx: Transaction) -> Iterator[TableInfo]:
+    for table, state in tx.at.tables.items():
+        if table not in tx.edits:
+            yield state.info
+    for edit in tx.edits.values():
+        if not edit.dropped:
+            yield edit.info
+
+
+def _write_types(tx: Transaction, found: Plan) -> None:
+    """Node types come before the edge types that need their ids."""
+    ids: dict[str, str] = {}
+    changes = [c for c in found.changes if c.new is not None]
+    for change in sorted(changes, key=lambda c: c.kind != "node"):
+        assert change.new is not None
+        definition = ends(change.new, lambda end: ids.get(end, end))
+        if change.old is None:
+            ids[change.name] = _create(tx, change.name, definition)
+        else:
+            _alter(tx, change, definition)
+
+
+def _create(tx: Transaction, name: str, definition: Definition) -> str:
+    entity = Entity("", name, definition)
+    table = tx.create_table(
+        entity.table, schema=entity.schema(), key="id", validator=VALIDATOR, rules=_encoded(definition)
+    )
+    indexes.build(table, entity)
+    return table.id
+
+
+def _alter(tx: Transaction, change: TypeChange, definition: Definition) -> None:
+    assert change.old is not None
+    entity = Entity(change.old.id, change.name, definition)
+    if change.old.name != change.name:
+        tx.rename_table(change.old.table, entity.table)
+    table = tx[entity.table]
+    had = indexes.wanted(change.old)
+    _change_columns(table, change)
+    table.set_rules(_encoded(definition))
+    moved = {new.id for old, new in change.kept() if retyped(old, new)}
+    indexes.follow(table, entity, had, moved)
+
+
+def _change_columns(table: TransactionTable, change: TypeChange) -> None:
+    """Columns that go make room for those that are renamed, and those for new ones."""
+    gone = [p.column for p in change.dropped()]
+    if gone:
+        table.drop_columns(gone)
+    for old, new in change.kept():
+        if old.column != new.column:
+            table.rename_column(old.column, new.column)
+    for old, new in change.kept():
+        if retyped(old, new):
+            table.alter_column(new.column, type=new.type.arrow())
+    for prop in change.added():
+        _add_column(table, prop)
+
+
+def _add_column(table: TransactionTable, prop: Property) -> None:
+    default = prop.annotation("default")
+    if default is None or prop.type.optional:
+        table.add_columns(_blobs(prop.column) if prop.type.base == "Blob" else field_of(prop))
+        return
+    table.add_columns({prop.column: literal(prop.type, default.value)})
+    table.alter_column(prop.column, nullable=True)
+
+
+def _blobs(column: str) -> Any:
+    """A column of blobs in Lance's own type: a new table gets it by the column's metadata, a new column does not."""
+    from quire.formats.lance.columns import blobs
+
+    return blobs(column)
+
+
+def _write_whole(tx: Transaction, found: Plan) -> None:
+    """Keep what belongs to no type: the interfaces and the text."""
+    rules = _encoded(Whole(format=FORMAT, interfaces=found.schema.interfaces, text=found.schema.text))
+    if STORED in tx:
+        tx[STORED].set_rules(rules)
+    else:
+        tx.create_table(STORED, schema=stored_schema(), key="name", validator=VALIDATOR, rules=rules)
+
+
+def _encoded(value: Definition | Whole) -> str:
+    return msgspec.json.encode(value).decode()

@@ -1,0 +1,118 @@
+"""Which constructs of the language a read or a mutation uses."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+from tests.graph.differential.evaluate import parts_of
+
+from quire.graph.language import tree
+
+READS = (
+    *("bind", "bind with properties", "anonymous variable", "parameter", "list", "whole entity", "alias"),
+    *("traversal", "either way", "bounded", "unbounded", "bound edge", "edge filters", "edge filters on a walk"),
+    *("=", "!=", "<", "<=", ">", ">=", "contains", "starts_with", "in", "is null", "is not null"),
+    *("not", "or", "optional", "shortest", "length of a path", "nodes of a path"),
+    *("search", "match_text", "fuzzy", "fuzzy with edits", "bm25", "nearest", "rrf", "rrf with k", "now"),
+    *("+", "-", "*", "/", "%", "minus sign", "String", "I64", "F64", "Bool", "Date", "DateTime"),
+    *("count", "count(*)", "sum", "avg", "min", "max", "distinct aggregate"),
+    *("distinct", "having", "order", "asc", "desc", "order by an aggregate", "limit", "offset"),
+)
+"""Every construct of a read; each is drawn many times."""
+
+WRITES = (
+    *("insert a node", "insert an edge", "insert with an id", "update", "delete a node", "delete an edge"),
+    *("several statements", "several predicates", "parameter", "arithmetic", "list", "now"),
+    *("=", "!=", "<", "<=", ">", ">=", "contains", "starts_with", "in", "is null", "is not null"),
+)
+
+
+def of_read(query: tree.Query) -> Counter[str]:
+    """Each as often as it is there."""
+    read = query.body
+    assert isinstance(read, tree.Read)
+    names = {p.name for p in query.parameters}
+    found = Counter(_of_parts(read, names))
+    switches = {"distinct": read.distinct, "having": read.having, "order": read.order}
+    found.update(name for name, is_on in switches.items() if is_on)
+    found.update(name for name, count in (("limit", read.limit), ("offset", read.offset)) if count is not None)
+    aliases = {p.alias: p.expression for p in read.projections}
+    for ordering in read.order:
+        found.update([] if ordering.descending is None else ["desc" if ordering.descending else "asc"])
+        given = ordering.expression
+        resolved = aliases.get(given.name, given) if isinstance(given, tree.Name) else given
+        if any(isinstance(p, tree.Aggregate) for p in parts_of(resolved)):
+            found["order by an aggregate"] += 1
+    for projection in read.projections:
+        if isinstance(projection.expression, tree.Variable) and projection.expression.name not in names:
+            found["whole entity"] += 1
+    paths = {p.path.name for p in parts_of(read) if isinstance(p, tree.Shortest)}
+    for part in parts_of((read.projections, read.having, read.order)):
+        if isinstance(part, tree.Name):
+            found["alias"] += 1
+        elif isinstance(part, tree.Access) and part.variable.name in paths:
+            found[f"{part.property} of a path"] += 1
+    return found
+
+
+def of_mutation(query: tree.Query, edges: set[str]) -> Counter[str]:
+    body = query.body
+    assert isinstance(body, tree.Mutation)
+    found = Counter(_of_parts(body, {p.name for p in query.parameters}))
+    found["several statements"] += len(body.statements) > 1
+    for statement in body.statements:
+        what = "an edge" if statement.type in edges else "a node"
+        if isinstance(statement, tree.Insert):
+            found[f"insert {what}"] += 1
+            found["insert with an id"] += any(a.name == "id" for a in statement.assignments)
+            continue
+        found["update" if isinstance(statement, tree.Update) else f"delete {what}"] += 1
+        found["several predicates"] += len(statement.where) > 1
+    return found
+
+
+def _of_parts(body: object, parameters: set[str]) -> Iterator[str]:
+    for part in parts_of(body):
+        match part:
+            case tree.Bind():
+                yield "bind with properties" if part.properties else "bind"
+            case tree.Traverse():
+                yield from _of_step(part)
+            case tree.Not() | tree.Or() | tree.Optional() | tree.Shortest():
+                yield type(part).__name__.lower()
+            case tree.Compare():
+                yield part.operator
+            case tree.IsNull():
+                yield "is not null" if part.negated else "is null"
+            case tree.Variable():
+                yield from ["parameter"] * (part.name in parameters) + ["anonymous variable"] * (part.name == "_")
+            case tree.ListOf():
+                yield "list"
+            case tree.Literal():
+                yield part.kind
+            case tree.Binary():
+                yield from (part.operator, "arithmetic")
+            case tree.Negative():
+                yield "minus sign"
+            case tree.Aggregate():
+                yield "count(*)" if part.argument is None else part.function
+                yield from ["distinct aggregate"] * part.distinct
+            case tree.Call():
+                yield part.function
+                more = {"fuzzy": "fuzzy with edits", "rrf": "rrf with k"}.get(part.function)
+                yield from [more] if more and len(part.arguments) == 3 else []
+            case _:
+                pass
+
+
+def _of_step(step: tree.Traverse) -> Iterator[str]:
+    yield from ["either way"] * step.either
+    if step.binding is not None:
+        yield "bound edge"
+    elif step.bounds is None:
+        yield "traversal"
+    else:
+        yield "unbounded" if step.bounds.most is None else "bounded"
+    if step.filters:
+        yield "edge filters on a walk" if step.bounds else "edge filters"

@@ -1,0 +1,177 @@
+"""What an expression and a condition mean, given rows as plain dicts."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from tests.graph.differential.values import Unclear, Undefined, aggregate, arithmetic, compared, negated
+from tests.graph.differential.world import Kind, Row, World, single
+
+from quire.graph.language import tree
+
+
+@dataclass(frozen=True)
+class Thing:
+    """A node or an edge."""
+
+    kind: Kind
+    row: Row
+
+    @property
+    def id(self) -> str:
+        return str(self.row["@id"])
+
+    def get(self, name: str) -> Any:
+        if self.kind.prop(name) is not None:
+            return self.row[name]
+        return self.row[{"id": "@id", "src": "@src", "dst": "@dst", "from": "@src", "to": "@dst"}[name]]
+
+    @property
+    def whole(self) -> dict[str, Any]:
+        ends = {"src": self.row["@src"], "dst": self.row["@dst"]} if self.kind.is_edge else {}
+        return {"id": self.id, **ends, **{p.name: self.row[p.name] for p in self.kind.props}}
+
+
+@dataclass(frozen=True)
+class Path:
+    nodes: list[str]
+
+
+Env = dict[str, Thing | Path | None]
+
+
+@dataclass(frozen=True)
+class Context:
+    """Where an expression is evaluated."""
+
+    env: Env
+    bare: Thing | None = None
+    """Whose properties bare names are."""
+    group: list[Env] | None = None
+    """The rows that aggregates are over."""
+
+
+class Evaluate:
+    """Values of expressions of one query on one world."""
+
+    def __init__(self, world: World, query: tree.Query, values: Mapping[str, Any], now: dt.datetime) -> None:
+        self.world, self.now = world, now
+        self.values = {p.name: bound(p, values.get(p.name)) for p in query.parameters}
+        self.aliases: dict[str, tree.Expression] = {}
+
+    # -- conditions -----------------------------------------------------------------------------------------------
+
+    def holds(self, given: tree.Filter, at: Context) -> bool:
+        match given:
+            case tree.Matches():
+                return self.value(given.call, at) is True
+            case tree.IsNull():
+                return (self.plain(given.operand, at) is None) != given.negated
+            case tree.Compare(operator="contains"):
+                left, right = self.value(given.left, at), self.value(given.right, at)
+                return left is not None and right is not None and right in left
+            case tree.Compare(operator="starts_with"):
+                left, right = self.value(given.left, at), self.value(given.right, at)
+                return left is not None and right is not None and left.startswith(right)
+            case tree.Compare(operator="in"):
+                options = self.value(given.right, at) or []
+                left = self.value(given.left, at)
+                return any([compared("=", left, option) for option in options])
+            case _:
+                try:
+                    return compared(given.operator, self.plain(given.left, at), self.plain(given.right, at))
+                except Undefined:
+                    # Against a fraction no whole number has to be known.
+                    fractions = (tree.Literal(0.5, "F64"), tree.Literal(2.5, "F64"))
+                    raise (Unclear if given.right in fractions else Undefined) from None
+
+    def all_hold(self, given: Iterable[tree.Filter], at: Context) -> bool:
+        """Whether all hold. One that does not decides it, whatever cannot be computed in another."""
+        undefined = None
+        for one in given:
+            try:
+                if not self.holds(one, at):
+                    return False
+            except Undefined as error:
+                undefined = error
+        if undefined is not None:
+            raise undefined
+        return True
+
+    def plain(self, given: tree.Expression, at: Context) -> Any:
+        """A value; a node or an edge is its id."""
+        found = self.value(given, at)
+        return found.id if isinstance(found, Thing) else found
+
+    # -- expressions ----------------------------------------------------------------------------------------------
+
+    def value(self, given: tree.Expression, at: Context) -> Any:
+        match given:
+            case tree.Literal():
+                return given.value
+            case tree.Variable():
+                return self.values[given.name] if given.name in self.values else at.env[given.name]
+            case tree.Access():
+                return self.property(at.env[given.variable.name], given.property)
+            case tree.Name():
+                return at.bare.get(given.name) if at.bare is not None else self.value(self.aliases[given.name], at)
+            case tree.ListOf():
+                return [self.value(item, at) for item in given.items]
+            case tree.Binary():
+                return arithmetic(given.operator, self.value(given.left, at), self.value(given.right, at))
+            case tree.Negative():
+                return negated(self.value(given.operand, at))
+            case tree.Aggregate():
+                return self._aggregate(given, at)
+            case tree.Call():
+                return self.call(given, at)
+
+    def property(self, found: Thing | Path | None, name: str) -> Any:
+        if found is None:
+            return None
+        if isinstance(found, Path):
+            return len(found.nodes) - 1 if name == "length" else found.nodes
+        return found.get(name)
+
+    def _aggregate(self, given: tree.Aggregate, at: Context) -> Any:
+        assert at.group is not None
+        if given.argument is None:
+            return len(at.group)
+        values = [self.plain(given.argument, Context(env)) for env in at.group]
+        return aggregate(given.function, [v for v in values if v is not None], given.distinct)
+
+    def call(self, given: tree.Call, at: Context) -> Any:
+        assert given.function == "now"
+        return self.now
+
+
+def key_of(variable: tree.Variable) -> str:
+    """`$_` is another variable wherever it stands."""
+    return f"_{variable.at.line}:{variable.at.column}" if variable.name == "_" else variable.name
+
+
+def used(part: object) -> Iterator[str]:
+    return (key_of(p) for p in parts_of(part) if isinstance(p, tree.Variable))
+
+
+def parts_of(part: object) -> Iterator[object]:
+    """A part of a tree and everything in it."""
+    yield part
+    if isinstance(part, tuple):
+        for item in part:
+            yield from parts_of(item)
+    elif hasattr(part, "__dataclass_fields__"):
+        for name in part.__dataclass_fields__:
+            if name != "at":
+                yield from parts_of(getattr(part, name))
+
+
+def bound(parameter: tree.Parameter, value: Any) -> Any:
+    """A parameter's value as its type has it."""
+    real = {"F64": float, "F32": lambda v: single(float(v))}.get(parameter.type.base)
+    if value is None or real is None:
+        return value
+    return [real(v) for v in value] if parameter.type.many else real(value)
