@@ -1,0 +1,1 @@
+"""Quire on Spark beside what else writes the same rows."""

@@ -1,0 +1,475 @@
+"""Running a pipeline: every file is a task, whichever table or type it feeds; all of it is one commit."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+from quire.errors import InvalidInput, KeyConflict
+from quire.formats import Handed
+from quire.formats.lance import tasks
+from quire.graph.integrity import Found
+from quire.graph.integrity.violations import Violation
+from quire.lake import Lake, Receipt, Transaction, TransactionTable, engines
+from quire.pipeline import graphs
+from quire.pipeline.files import Piece, grouped, pieces
+from quire.pipeline.frames import on_frame
+from quire.pipeline.keyed import Clash, Keys, clashes
+from quire.pipeline.mapping import MODES, Feed, Mode, Pipeline, read_pipeline, tolerance
+from quire.pipeline.parts import Batches, Care, IntoTable
+from quire.spark.keys import KeyFiles
+from quire.store import inputs
+from quire.store.credentials import carried
+
+if TYPE_CHECKING:
+    from quire.lake.tokens import Token
+
+SHOWN = 20
+"""So many violations are kept with the result."""
+SMALL = 100_000
+"""Keys of a table that the driver compares itself: a Spark job takes longer."""
+LARGEST = 5_000_000
+"""And so many rows of the table at most."""
+
+Progress = Callable[[str, int, int], None]
+"""What is being done, how much of all is done, and how much there is: `progress("read", 3, 8)`. A file or a part of one
+counts, and so does staging a table and the commit; the count never goes back."""
+
+
+@dataclass
+class Fed:
+    """What was done to one table or type."""
+
+    inserted: int = 0
+    updated: int = 0
+    removed: int = 0
+    rejected: int = 0
+    files: int = 0
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """Rows by table and type, and the proof of the commit."""
+
+    mode: str
+    tables: dict[str, Fed] = field(default_factory=dict)
+    """By table, and by type of the graph as its table is called: `node:Person`."""
+    rejected: int = 0
+    dry_run: bool = False
+    violations: tuple[Violation, ...] = ()
+    """Why rows were left out: the first of them."""
+    receipt: Receipt | None = None
+
+    @property
+    def rows(self) -> int:
+        """How many rows are there by this load."""
+        return sum(fed.inserted + fed.updated for fed in self.tables.values())
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "mode": self.mode,
+            "commit": self.receipt.commit if self.receipt else None,
+            "tables": {name: asdict(fed) for name, fed in self.tables.items()},
+            "rows": self.rows,
+            "rejected": self.rejected,
+            "dry_run": self.dry_run,
+            "violations": [v.to_dict() for v in self.violations],
+        }
+
+
+def run(
+    lake: Lake,
+    pipeline: str | os.PathLike[str] | dict[str, Any] | Pipeline,
+    *,
+    engine: engines.Engine = "local",
+    mode: Mode | None = None,
+    base: str | os.PathLike[str] | None = None,
+    frames: Mapping[str, Any] | None = None,
+    message: str | None = None,
+    token: Token | None = None,
+    rejects: str | os.PathLike[str] | None = None,
+    skip_rejects: bool | int | str | None = None,
+    max_errors: int = 20,
+    dry_run: bool = False,
+    progress: Progress | None = None,
+    embedder: Any = None,
+    options: Mapping[str, Any] | None = None,
+) -> Loaded:
+    """Load everything that a pipeline names in one commit: `engine` is "local", a Spark session, or "auto".
+
+    Each file is read and written by one task, a large one by several; on Spark the tasks of all tables are one job.
+    `append` inserts strictly where a table has a key, `insert` by the columns that the source names, `merge` replaces
+    rows by key, `overwrite` replaces all rows of what is fed.
+
+    Rows that break a rule refuse the load with one `IntegrityError` that names file, line, column and rule, and nothing
+    is committed. With `skip_rejects` it goes on without them: without any number (True), a number, or a share ("1%") of
+    all rows; more than that refuse it. `rejects` is a folder or an address to which they are written as NDJSON.
+    What is given here wins over what the pipeline says; `base` is the folder, or the address, that names of files
+    start from. `options` are those of `lake.transaction`.
+    """
+    plan = _planned(read_pipeline(pipeline), mode, rejects, skip_rejects, message, base)
+    given = dict(frames or {})
+    _check_frames(plan, given)
+    located = carried(lake._core.store.scheme, lake._core.store.options)
+    sources = _pieces(plan, located)
+    session = engines.chosen(engine, lambda: size_of(lake, plan))
+    how: dict[str, Any] = {"token": token, "fresh": True, **dict(options or {})}
+    done = Loaded(plan.mode)  # if the token was used before, there is nothing to do
+    with lake.transaction(plan.message, **how) as tx:
+        care = _care(plan, tx, max_errors, located)
+        work = _Run(session, tx, plan, care, Bar(progress, len(sources) + len(plan.sources) + 1), embedder)
+        done = work.run(sources, given)
+        work.bar.tell("commit")
+        if dry_run:
+            tx.discard()
+        elif tx.receipt is None:
+            tx.commit()
+        work.bar.add("commit")
+    return replace(done, dry_run=dry_run, receipt=None if dry_run else tx.receipt)
+
+
+def size_of(
+    lake: Lake,
+    pipeline: str | os.PathLike[str] | dict[str, Any] | Pipeline,
+    base: str | os.PathLike[str] | None = None,
+) -> int:
+    """Bytes of all files that a pipeline reads."""
+    plan = _planned(read_pipeline(pipeline), None, None, None, None, base)
+    options = carried(lake._core.store.scheme, lake._core.store.options)
+    paths = {path for feed in plan.sources for path in feed.paths(plan.base, options)}
+    return sum(inputs.size_of(path, options if inputs.is_remote(path) else None) for path in paths)
+
+
+def _planned(plan: Pipeline, mode: Any, rejects: Any, skip: Any, message: str | None, base: Any) -> Pipeline:
+    """The pipeline with what the caller says instead."""
+    if mode is not None and mode not in MODES:
+        raise InvalidInput(f"There is no mode {mode!r}.", next=f"Use one of {', '.join(MODES)}.")
+    sources = plan.sources if mode is None else [_moded(feed, mode) for feed in plan.sources]
+    found = Pipeline(
+        sources,
+        plan.mode if mode is None else mode,
+        plan.message if message is None else message,
+        plan.rejects if rejects is None else os.fspath(rejects),
+        plan.skip_rejects if skip is None else skip,
+        plan.base if base is None else os.fspath(base),
+    )
+    return found.check()
+
+
+def _moded(feed: Feed, mode: Mode) -> Feed:
+    import msgspec
+
+    return msgspec.structs.replace(feed, mode=mode)
+
+
+def _check_frames(plan: Pipeline, frames: Mapping[str, Any]) -> None:
+    wanted = [feed.frame for feed in plan.sources if feed.frame is not None]
+    for name in wanted:
+        if name not in frames:
+            raise InvalidInput(
+                f"The pipeline takes a frame {name!r} that was not given.", next=f'Pass frames={{"{name}": …}}.'
+            )
+
+
+def _pieces(plan: Pipeline, options: dict[str, str]) -> list[tuple[Feed, Piece]]:
+    found: list[tuple[Feed, Piece]] = []
+    for feed in plan.sources:
+        for path in feed.paths(plan.base, options):
+            mine = options if inputs.is_remote(path) else {}
+            format = feed.format_of(path)
+            # The graph's loader tells every line by its number in the file, which a part of JSON does not know.
+            apart = format == "parquet" or not feed.is_graph
+            found += [(feed, piece) for piece in pieces(path, format, mine, apart=apart)]
+    return found
+
+
+def _care(plan: Pipeline, tx: Transaction, most: int, options: dict[str, str]) -> Care:
+    number, share = tolerance(plan.skip_rejects)
+    skip: bool | int = True if share is not None or number is None else number
+    place = plan.rejects
+    if place is not None and not inputs.is_remote(place):
+        place = os.path.abspath(place if inputs.is_remote(plan.base) else os.path.join(plan.base, place))
+    return Care(max(1, most), skip, place, tx.write[:12], options if place and inputs.is_remote(place) else {})
+
+
+@dataclass
+class Bar:
+    """One bar over everything that a run does."""
+
+    progress: Progress | None
+    total: int
+    done: int = 0
+
+    def tell(self, what: str, more: int = 0) -> None:
+        """So many more are done of this step, which is not at its end."""
+        if self.progress is not None:
+            self.progress(what, min(self.done + more, self.total), self.total)
+
+    def add(self, what: str, count: int = 1) -> None:
+        """So many are done for good."""
+        self.done += count
+        self.tell(what)
+
+
+@dataclass
+class _Written:
+    """What the tasks have written for one table."""
+
+    feeds: list[Feed]
+    into: IntoTable
+    parts: list[dict[str, Any]] = field(default_factory=list)
+    sources: list[Any] = field(default_factory=list)
+    files: set[str] = field(default_factory=set)
+
+    @property
+    def fragments(self) -> list[str]:
+        return [text for part in self.parts for text in part["written"]]
+
+    @property
+    def rows(self) -> int:
+        return sum(part["rows"] for part in self.parts)
+
+
+@dataclass
+class _Run:
+    session: Any
+    tx: Transaction
+    plan: Pipeline
+    care: Care
+    bar: Bar
+    embedder: Any = None
+    found: Found = field(default_factory=Found)
+    rejected: Counter[str] = field(default_factory=Counter)
+    rows: int = 0
+    """Rows that were read and not rejected."""
+
+    def run(self, sources: Sequence[tuple[Feed, Piece]], frames: Mapping[str, Any]) -> Loaded:
+        self.found = Found(self.care.most)
+        feeds = [feed for feed in self.plan.sources if not feed.is_graph]
+        written = self._write(feeds, [(f, p) for f, p in sources if not f.is_graph], frames)
+        self._judge()
+        done = self._hand_in(written)
+        done |= self._graph([(f, p) for f, p in sources if f.is_graph], frames)
+        self._judge()
+        for name, count in self.rejected.items():
+            done.setdefault(name, Fed()).rejected = count
+        total = sum(self.rejected.values())
+        return Loaded(self.plan.mode, done, total, violations=tuple(self.found.violations[:SHOWN]))
+
+    def _mode(self, feed: Feed) -> Mode:
+        return feed.mode or self.plan.mode
+
+    # -- writing ----------------------------------------------------------------------------------------------
+
+    def _write(
+        self, feeds: Sequence[Feed], given: Sequence[tuple[Feed, Piece]], frames: Mapping[str, Any]
+    ) -> dict[str, _Written]:
+        """Let every piece be read and written, whichever table it is for: one job. Frames are one each."""
+        found: dict[str, _Written] = {}
+        for feed in feeds:
+            known = found.get(feed.target)
+            if known is None:
+                found[feed.target] = _Written([feed], self._into(feed))
+            else:
+                self._check_alike(known.feeds[0], feed)
+                known.feeds.append(feed)
+        intos = [replace(found[feed.target].into, feed=feed) for feed, _ in given]
+        some = [piece for _, piece in given]
+        groups = grouped([piece.size for piece in some], engines.slots(self.session))
+
+        def work(number: int) -> engines.Answer:
+            return {"parts": [intos[n](some[n], n)[0] for n in groups[number]]}, b""
+
+        def tell(done: int, total: int) -> None:
+            self.bar.tell("read", len(some) * done // max(total, 1))
+
+        answers = engines.tasks_on(self.session, tell)(len(groups), work)
+        heads = [head for answer, _ in answers for head in answer["parts"]]
+        for (feed, piece), head in zip(given, heads, strict=True):
+            self._take(found[feed.target], head, piece)
+        self.bar.add("read", len(some))
+        for number, feed in enumerate(f for f in feeds if f.frame is not None):
+            into = replace(found[feed.target].into, feed=feed)
+            source = Batches(f"frame {feed.frame}", [])
+            for head in on_frame(self.session, frames[str(feed.frame)], into, source, len(some) + number):
+                self._take(found[feed.target], head, source)
+        return found
+
+    def _into(self, feed: Feed) -> IntoTable:
+        table, mode = self.tx[feed.target], self._mode(feed)
+        on = self._on(table, feed)
+        schema = table.schema
+        output = tasks.Output(
+            table.target(),
+            table.name,
+            on,
+            mode="overwrite" if mode == "overwrite" else "append",
+            schema=schema if mode == "overwrite" else None,
+        )
+        return IntoTable(feed, output, schema, self.care)
+
+    def _on(self, table: TransactionTable, feed: Feed) -> tuple[str, ...]:
+        """The columns by which rows of this feed are known; () where they are not."""
+        mode = self._mode(feed)
+        if mode == "overwrite" or (mode == "append" and feed.keys is None):
+            return table.key
+        return table.identified_by(feed.keys)
+
+    def _check_alike(self, one: Feed, other: Feed) -> None:
+        if (self._mode(one), one.keys) != (self._mode(other), other.keys):
+            raise InvalidInput(
+                f"Two sources feed table {one.target!r}, each in another mode or by other columns.",
+                next="Give them one mode, or load them in two pipelines.",
+                table=one.target,
+            )
+
+    def _take(self, into: _Written, head: dict[str, Any], source: Any) -> None:
+        into.parts.append(head)
+        into.sources.append(source)
+        if isinstance(source, Piece):
+            into.files.add(source.path)
+        self.rows += head["rows"]
+        self._reject(into.feeds[0].target, head)
+
+    def _reject(self, target: str, head: dict[str, Any]) -> None:
+        self.found.add([Violation(**v) for v in head["violations"]], head["count"])
+        if head["rejected"]:
+            self.rejected[target] += head["rejected"]
+
+    def _judge(self) -> None:
+        """Refuse the load when more rows were left out than may be."""
+        if not self.found:
+            return
+        number, share = tolerance(self.plan.skip_rejects)
+        rejected = sum(self.rejected.values())
+        allowed = number if share is None else int(share * (self.rows + rejected))
+        if allowed is not None and rejected > allowed:
+            error = self.found.error()
+            if self.care.place is not None:
+                error.fields["rejects"] = self.care.place
+            raise error
+
+    # -- into the transaction ---------------------------------------------------------------------------------
+
+    def _hand_in(self, written: dict[str, _Written]) -> dict[str, Fed]:
+        keyed = {name: one for name, one in written.items() if one.into.output.on and one.rows > 1}
+        self.bar.tell("check keys")
+        self._without_clashes(keyed, existing=False)
+        done: dict[str, Fed] = {}
+        for name, one in written.items():
+            self.bar.tell(f"stage {name}")
+            try:
+                done[name] = self._hand_in_one(one)
+            except KeyConflict:
+                self._without_clashes({name: one}, existing=True)
+                done[name] = self._hand_in_one(one)
+            done[name].files = len(one.files)
+            self.bar.add(f"stage {name}", len(one.feeds))
+        return done
+
+    def _hand_in_one(self, one: _Written) -> Fed:
+        table, fragments = self.tx[one.feeds[0].target], tuple(one.fragments)
+        mode, on = self._mode(one.feeds[0]), one.into.output.on
+        if mode == "overwrite":
+            before = table.count()
+            table.hand_in(Handed("overwrite", fragments, schema=table.schema))
+            return Fed(inserted=one.rows, removed=before)
+        if not on:
+            table.hand_in(Handed("append", fragments))
+            return Fed(inserted=one.rows)
+        place, paths = table.target(), tuple(tasks.paths_of(fragments))
+        session = None if self._is_small(table, one.rows) else self.session
+        keys = KeyFiles(session, place, paths, on, one.rows, table.name, on == table.key)
+        handed = Handed("upsert" if mode == "merge" else "insert", fragments, on, keys.seek)
+        matched = table.hand_in(handed)
+        return Fed(inserted=one.rows - matched, updated=matched)
+
+    def _is_small(self, table: TransactionTable, rows: int) -> bool:
+        return rows <= SMALL and table.count() <= LARGEST
+
+    def _without_clashes(self, written: dict[str, _Written], *, existing: bool) -> None:
+        """Leave out rows whose key is there twice, or in the table: their tasks write what they wrote without them."""
+        small = [n for n, one in written.items() if self._is_small(self.tx[n], one.rows)]
+        for names, session in ((small, None), ([n for n in written if n not in small], self.session)):
+            if not names:
+                continue
+            keys = [self._keys(written[name], existing) for name in names]
+            found = clashes(engines.tasks_on(session), keys, self._limit())
+            for name, (count, some) in zip(names, found, strict=True):
+                if count:
+                    self._leave_out(written[name], count, some, "there" if existing else "twice")
+        self._judge()
+
+    def _limit(self) -> int:
+        """So many clashes are asked for: as many as can be left out, and those that are told."""
+        number, share = tolerance(self.plan.skip_rejects)
+        allowed = number if share is None else int(share * self.rows) + 1
+        return max(self.rows if allowed is None else allowed, self.care.most) + 1
+
+    def _keys(self, one: _Written, existing: bool) -> Keys:
+        table = self.tx[one.feeds[0].target]
+        place, paths = table.target(), tuple(tasks.paths_of(one.fragments))
+        old = tuple(tasks.fragments_of(place)) if existing else ()
+        return Keys(table.name, place, paths, one.into.output.on, one.rows, old)
+
+    def _leave_out(self, one: _Written, count: int, some: Sequence[Clash], why: str) -> None:
+        by_part: dict[int, dict[int, str]] = {}
+        starts = _starts(one)
+        for clash in some:
+            part, position = starts[clash.path][0], starts[clash.path][1] + clash.offset
+            key = ", ".join(f"{name}={value!r}" for name, value in clash.key.items())
+            said = f"Table {one.feeds[0].target!r} has a row with {key} already."
+            if clash.why == "twice":
+                said = f"The key {key} of table {one.feeds[0].target!r} is in the data more than once."
+            by_part.setdefault(part, {})[position] = said
+        numbers = list(by_part)
+        jobs = [
+            (tasks.paths_of(one.parts[n]["written"]), one.parts[n]["lines"], one.sources[n], by_part[n])
+            for n in numbers
+        ]
+        into = one.into
+
+        def work(number: int) -> engines.Answer:
+            paths, lines, source, wrong = jobs[number]
+            return into.again(paths, lines, source, f"{numbers[number]:05}-{why}", wrong)
+
+        for n, (head, _) in zip(numbers, engines.tasks_on(self.session)(len(jobs), work), strict=True):
+            self.rows += head["rows"] - one.parts[n]["rows"]
+            one.parts[n] = head
+            self._reject(one.feeds[0].target, head)
+        if count > len(some):  # there are more than may be left out, and this ends here
+            self.found.add([], count - len(some))
+            self.rejected[one.feeds[0].target] += count - len(some)
+
+    # -- the graph --------------------------------------------------------------------------------------------
+
+    def _graph(self, given: Sequence[tuple[Feed, Piece]], frames: Mapping[str, Any]) -> dict[str, Fed]:
+        feeds = [feed for feed in self.plan.sources if feed.is_graph]
+        if not feeds:
+            return {}
+        done: dict[str, Fed] = {}
+        for mode in dict.fromkeys(self._mode(feed) for feed in feeds):
+            mine = [feed for feed in feeds if self._mode(feed) == mode]
+            loaded = graphs.load(self, mode, mine, [(f, p) for f, p in given if self._mode(f) == mode], frames)
+            self.bar.add("stage", len(mine) + sum(self._mode(f) == mode for f, _ in given))
+            self.found.add(loaded.violations, loaded.rejected)
+            self.rows += loaded.rows
+            for name, one in loaded.types.items():
+                done[name] = Fed(one.inserted, one.updated, one.removed)
+                if one.rejected:
+                    self.rejected[name] += one.rejected
+        return done
+
+
+def _starts(one: _Written) -> list[tuple[int, int]]:
+    """For every data file: which part it is of, and the position of its first row there."""
+    found: list[tuple[int, int]] = []
+    for number, part in enumerate(one.parts):
+        at = 0
+        for rows in tasks.rows_of(part["written"]):
+            found.append((number, at))
+            at += rows
+    return found

@@ -1,0 +1,97 @@
+"""What a load on Spark reads: files, each by a task of its own, and frames, of which every partition is."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from quire.errors import InvalidInput
+from quire.graph.catalog import Catalog, Entity
+from quire.graph.load.sources import Format, Numbered, Part, parts
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+
+@dataclass(frozen=True)
+class Input:
+    """Files, or a frame with its type."""
+
+    parts: tuple[Part, ...] = ()
+    frame: DataFrame | None = None
+    entity: Entity | None = None
+
+
+def inputs_of(
+    source: Any,
+    catalog: Catalog,
+    type: str | None = None,
+    edge: str | None = None,
+    format: Format | None = None,
+    options: Mapping[str, str] | None = None,
+) -> list[Input]:
+    """Everything that a source consists of, in order. `options` are those of the store that files in buckets lie in."""
+    if not catalog:
+        raise InvalidInput("There is no graph here yet.", next="Apply a schema first.")
+    if _is_frame(source):
+        given = catalog.node(type) if type is not None else catalog.edge(edge) if edge is not None else None
+        if given is None:
+            raise InvalidInput("Columns do not say which type they hold.", next='Say type="…" or edge="…".')
+        if getattr(source, "isStreaming", False):
+            raise InvalidInput(
+                "A streaming DataFrame has no end, so it is not one load.",
+                next="Load its batches: stream.writeStream.foreachBatch(lambda batch, n: graph.load(batch, …)).",
+            )
+        return [Input(frame=source, entity=given)]
+    if isinstance(source, Mapping):
+        return [one for name, some in source.items() for one in _of_type(name, some, catalog, format, options)]
+    if isinstance(source, list | tuple) and any(_is_frame(one) for one in source):
+        return [found for one in source for found in inputs_of(one, catalog, type, edge, format, options)]
+    named = parts(source, catalog, type, edge, format, options)
+    framed = [Input(frame=part.data, entity=part.entity) for part in named if _is_frame(part.data)]
+    named = [part for part in named if not _is_frame(part.data)]
+    if any(not isinstance(part.data, str | Numbered) for part in named):
+        raise InvalidInput(
+            "On Spark rows come from files or from frames of Spark.",
+            next="Make a frame with spark.createDataFrame, or load them in this process.",
+        )
+    # A worker may be in another directory. In errors a file is called as it was given.
+    files = tuple(replace(p, data=absolute(p.data)) if isinstance(p.data, str) else p for p in named)
+    return [*([Input(parts=files)] if files else []), *framed]
+
+
+def _is_frame(source: Any) -> bool:
+    return hasattr(source, "mapInArrow")
+
+
+def _of_type(
+    name: str, source: Any, catalog: Catalog, format: Format | None, options: Mapping[str, str] | None
+) -> list[Input]:
+    kinds = [e.kind for e in catalog.entities if e.name == name]
+    if not kinds:
+        known = ", ".join(e.name for e in catalog.entities)
+        raise InvalidInput(f"There is no type {name!r}.", next=f"Types are {known}.")
+    if len(kinds) > 1:
+        raise InvalidInput(f"{name!r} is a node type and an edge type.", next="Load it alone, with type= or edge=.")
+    if kinds[0] == "node":
+        return inputs_of(source, catalog, name, None, format, options)
+    return inputs_of(source, catalog, None, name, format, options)
+
+
+def absolute(path: str) -> str:
+    """A path that means the same to every process of this machine."""
+    return path if "://" in path else os.path.abspath(path)
+
+
+def entities_of(catalog: Catalog, inputs: Sequence[Input]) -> list[Entity]:
+    """The types that inputs may hold: all of them where rows say it themselves."""
+    named: dict[str, Entity] = {}
+    for one in inputs:
+        for entity in (one.entity, *(part.entity for part in one.parts)):
+            if entity is not None:
+                named[entity.id] = entity
+        if any(part.entity is None for part in one.parts):
+            return list(catalog.entities)
+    return list(named.values())

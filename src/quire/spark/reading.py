@@ -1,0 +1,115 @@
+"""Tables of a lake as Spark frames. Executors read the data files; the driver only says which."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+import quire
+from quire.errors import ColumnNotFound, InvalidInput
+from quire.formats.lance import tasks
+from quire.lake import Lake, Snapshot, Table
+from quire.spark import jobs, types
+from quire.spark.keys import grouped
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import DataFrame, SparkSession
+
+TASK_ROWS = 262_144
+"""Rows that one task reads at least, when they lie in many small fragments."""
+
+_COMMIT = re.compile(r"(.+:)?\d+\.\d+|HEAD")
+
+
+def table(
+    spark: SparkSession,
+    lake: Lake | Snapshot | str,
+    name: str,
+    *,
+    columns: Sequence[str] | None = None,
+    filter: str | None = None,
+    at: str | datetime | None = None,
+) -> DataFrame:
+    """A table as a frame: of the newest commit, of a snapshot that you hold, or `at` a commit, a tag or a time.
+
+    `columns` and `filter` (SQL over the row) are pushed into the scan, which reads nothing else; what is done to the
+    frame afterwards is not. The frame shows one commit for ever.
+    """
+    return frame(spark, snapshot_of(lake, at)[name], columns, filter)
+
+
+def views(spark: SparkSession, snapshot: Snapshot | Lake | str, *, prefix: str = "") -> list[str]:
+    """Make every table of one snapshot a temporary view, so that Spark SQL joins see one commit; the views' names.
+
+    A name that is no plain word is written in backticks: select * from `node:Person`.
+    """
+    held = snapshot_of(snapshot, None)
+    names = [prefix + name for name in held.tables()]
+    for view, name in zip(names, held.tables(), strict=True):
+        frame(spark, held[name]).createOrReplaceTempView(f"`{view}`")
+    return names
+
+
+def frame(
+    spark: SparkSession, held: Table, columns: Sequence[str] | None = None, filter: str | None = None
+) -> DataFrame:
+    """A table at one commit as a frame."""
+    scan = Scan(held, columns, filter)
+    return jobs.source(spark, len(scan.groups), scan, types.spark_schema(scan.target), scan.rows)
+
+
+class Scan:
+    """What the tasks that read a table need to know. It is sent to them."""
+
+    def __init__(self, held: Table, columns: Sequence[str] | None, filter: str | None) -> None:
+        if isinstance(columns, str):
+            raise InvalidInput("columns takes a list of names.", next=f"Write columns=[{columns!r}].")
+        if filter is not None:
+            if not isinstance(filter, str):
+                raise InvalidInput("On Spark a filter is SQL text.", next='For example filter="year > 2020".')
+            held.scan(columns=[], filter=filter, limit=0).to_arrow()  # a bad one is told of here, not by a task
+        import pyarrow as pa
+
+        schema = held.schema
+        for name in columns or ():
+            if schema.get_field_index(name) < 0:
+                raise ColumnNotFound(
+                    f"Table {held.name!r} has no column {name!r}.",
+                    next=f"Its columns are {', '.join(schema.names)}.",
+                    table=held.name,
+                    column=name,
+                )
+        self.names = list(schema.names if columns is None else columns)
+        self.name, self.filter = held.name, filter
+        self.target = types.readable(pa.schema([schema.field(n) for n in self.names]), held.name)
+        self.place, parts = held.parts()
+        self.groups = grouped(parts, TASK_ROWS)
+        self.rows = sum(rows for _, rows in parts)
+
+    def __call__(self, number: int) -> Iterator[pa.RecordBatch]:
+        rows = tasks.read_rows(self.place, self.groups[number], self.names, self.filter)
+        yield from types.converted(rows, self.target, self.name)
+
+
+def snapshot_of(lake: Lake | Snapshot | str, at: str | datetime | None) -> Snapshot:
+    """One commit of a lake: `at` is a commit (`12.0`), a tag, or a time."""
+    if isinstance(lake, Snapshot):
+        if at is not None:
+            raise InvalidInput("A snapshot shows one commit.", next="Leave at= out, or pass the lake.")
+        return lake
+    opened = lake if isinstance(lake, Lake) else quire.open(lake, read_only=True)
+    if at is None:
+        return opened.snapshot()
+    if isinstance(at, datetime):
+        return opened.at(time=at)
+    return opened.at(commit=at) if _COMMIT.fullmatch(at) else opened.at(**_tag_or_time(at))
+
+
+def _tag_or_time(text: str) -> dict[str, Any]:
+    try:
+        return {"time": datetime.fromisoformat(text)}
+    except ValueError:
+        return {"tag": text}
