@@ -58,7 +58,7 @@ def run(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> 
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """An empty working directory, and no settings from outside."""
     monkeypatch.chdir(tmp_path)
-    for variable in ("QUIRE_DEBUG", "QUIRE_STORAGE_OPTIONS"):
+    for variable in ("QUIRE_DEBUG", "QUIRE_STORAGE_OPTIONS", "QUIRE_EMBEDDER"):
         monkeypatch.delenv(variable, raising=False)
     monkeypatch.setenv("QUIRE_AUTHOR", "tester")
     return tmp_path
@@ -88,3 +88,53 @@ def rows(lake: str, table: str, **at: Any) -> list[dict[str, Any]]:
     handle = quire.open(lake, read_only=True)
     snap = handle.at(**at) if at else handle.snapshot()
     return sorted(snap[table].to_pylist(), key=lambda row: row["id"])
+
+
+SCHEMA = """\
+// who knows whom
+node Person {
+  name: String @key
+  age: I32?
+  @range(age, 0..150)
+}
+node Company { name: String @key  kind: enum(public, private)? }
+edge Knows: Person -> Person { since: Date?  @unique(src, dst) }
+edge WorksAt: Person -> Company
+"""
+PEOPLE = [
+    {"type": "Person", "data": {"name": "Ada", "age": 36}},
+    {"type": "Person", "data": {"name": "Bo"}},
+    {"type": "Person", "data": {"name": "Cy", "age": 7}},
+    {"type": "Company", "data": {"name": "Acme", "kind": "private"}},
+    {"edge": "Knows", "from": "Ada", "to": "Bo", "data": {"since": "2020-01-01"}},
+    {"edge": "WorksAt", "from": "Ada", "to": "Acme"},
+]
+FRIENDS = """query friends($name: String) @description("Whom somebody knows") {
+  match { $p: Person { name: $name }  $p knows $f }
+  return { $f.name as name }
+}
+"""
+ADD = "query add($name: String, $age: I32?) { insert Person { name: $name, age: $age } }\n"
+
+
+@pytest.fixture(scope="session")
+def graph_template(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    place = tmp_path_factory.mktemp("graph") / "lake"
+    with quire.create(place, author="tester") as made:
+        graph = quire.Graph(made)
+        graph.apply_schema(SCHEMA)
+        graph.load(PEOPLE)
+        graph.store(FRIENDS + ADD)
+    return place
+
+
+@pytest.fixture
+def graph(here: Path, graph_template: Path) -> str:
+    """A graph: its schema (commit 1.0), three people and a company (2.0), the stored queries friends and add (3.0)."""
+    shutil.copytree(graph_template, here / "graph")
+    return "graph"
+
+
+def asked(lake: str, body: str) -> list[dict[str, Any]]:
+    """The rows of a query as the library gives them."""
+    return quire.Graph(quire.open(lake, read_only=True)).query(f"query q() {{ {body} }}").to_pylist()

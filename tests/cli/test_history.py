@@ -63,6 +63,42 @@ def test_a_commit_is_shown(run: Run, lake: str) -> None:
     assert ["write", found["write"]] in text.lines()
 
 
+def test_what_a_commit_took_is_shown_when_asked_for(run: Run, lake: str) -> None:
+    receipt = run("append", lake, "events", "-", "--format", "csv", "--json", stdin="id,v\n1,1\n").json
+    found = run("show", lake, receipt["commit"], "--json").json["cost"]
+    for what in ("requests", "external", "hops", "retries", "bytes_in", "shared"):
+        assert found[what] == receipt["cost"][what], what
+    assert "publish" not in found["phases"]
+
+    text = run("show", lake, receipt["commit"], "--cost")
+    lines = [line.split("  ", 1) for line in text.out.splitlines()]
+    shown = {name: rest.strip() for name, rest in (line for line in lines if len(line) == 2)}
+    assert shown["requests by Quire"] == "1 (create 1)"
+    assert shown["requests by Lance"] == str(receipt["cost"]["external"]["lance"])
+    assert shown["hops"] == str(receipt["cost"]["hops"])
+    assert (shown["retries"], shown["commits in the slot"]) == ("0", "1")
+    for name, seconds in found["phases"].items():
+        assert shown[f"time, {name}"] == f"{1000 * seconds:.1f} ms"
+    assert "requests by Quire" not in run("show", lake, receipt["commit"]).out
+
+
+def test_a_commit_that_does_not_say_what_it_took(run: Run, lake: str) -> None:
+    assert run("show", lake, "0.0", "--json").json["cost"] is None
+    assert run("show", lake, "0.0", "--cost").out.endswith("what this commit took was not recorded\n")
+
+
+def test_the_log_does_not_list_costs(run: Run, lake: str) -> None:
+    assert all("cost" not in commit for commit in run("log", lake, "--json").json["commits"])
+
+
+def test_status_says_what_opening_took(run: Run, lake: str) -> None:
+    cost = run("status", lake, "--json").json["cost"]
+    assert cost["requests"] == {"get": cost["total"]}
+    told = [line for line in run("status", lake).out.splitlines() if line.startswith("opening the lake took ")]
+    assert len(told) == 1
+    assert f" {cost['total']} requests, {cost['hops']} hops, 0 retries, " in told[0]
+
+
 @pytest.mark.parametrize(("commit", "code"), [("99.0", 3), ("x", 2)])
 def test_a_commit_that_is_not_there_is_not_shown(run: Run, lake: str, commit: str, code: int) -> None:
     assert commit in run("show", lake, commit, code=code).err

@@ -1,4 +1,4 @@
-"""Rows: append, upsert, delete, export."""
+"""Rows: append, upsert, delete."""
 
 from __future__ import annotations
 
@@ -8,12 +8,10 @@ from typing import Annotated, Any
 import typer
 
 import quire
-from quire.cli import readers, values, writers
-from quire.cli.kinds import STANDARD, kind_of
+from quire.cli import readers, values
 from quire.cli.program import app
 from quire.cli.session import Session, command
 from quire.cli.tables import FileFormat, TableName
-from quire.errors import InvalidInput
 
 Files = Annotated[
     list[str],
@@ -72,32 +70,3 @@ def delete(
     """Delete the rows for which a condition holds."""
     with session.commit(f"delete from {table}") as tx:
         tx[table].delete(where)
-
-
-@command(app, "export", at=True)
-def export(
-    session: Session,
-    table: TableName,
-    file: Annotated[str, typer.Argument(metavar="FILE", help="The file to write, replaced if it exists; - is stdout.")],
-    format: FileFormat = None,
-    filter: Annotated[
-        str | None, typer.Option("--filter", help="Only rows for which this SQL condition holds.")
-    ] = None,
-    columns: Annotated[str | None, typer.Option("--columns", help="Only these columns, with commas between.")] = None,
-    limit: Annotated[int | None, typer.Option("--limit", min=0, help="At most so many rows.")] = None,
-) -> None:
-    """Write a table's rows to a file. The file appears when it is whole."""
-    kind = kind_of(file, format)
-    if file == STANDARD and session.output.as_json:
-        raise InvalidInput("Rows and a JSON answer cannot share stdout.", next="Name a file, or leave --json out.")
-    found = session.snapshot()[table]
-    rows = found.scan(columns=values.names(columns), filter=filter, limit=limit)
-    total = found.count() if filter is None and limit is None else None
-    with session.output.progress(f"exporting {table}", total) as progress:
-        count = writers.write(progress.watch(rows), rows.schema, file, kind)
-    if file == STANDARD:
-        return
-    if session.output.as_json:
-        session.output.document({"table": table, "file": file, "format": kind, "rows": count})
-    else:
-        session.output.line(f"wrote {count} rows to {file}")

@@ -10,6 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
+from quire.cli.engine import EngineOption, MasterOption, running
 from quire.cli.program import app
 from quire.cli.session import Session, command
 from quire.cli.tables import TableName
@@ -78,16 +79,27 @@ def adopt(session: Session, table: TableName) -> None:
 
 
 @command(app, "verify", branch=False)
-def verify(session: Session) -> None:
+def verify(
+    session: Session,
+    deep: Annotated[
+        bool, typer.Option("--deep", help="Read every data file from end to end, too: as long as reading the lake.")
+    ] = False,
+    engine: EngineOption = None,
+    master: MasterOption = None,
+) -> None:
     """Check all data of the lake: records, checkpoints, pinned files, plain heads. Exits 1 if anything is wrong."""
-    with session.read() as lake, session.output.progress("verify", unit="checked") as progress:
-        found = lake.verify(lambda what, count: progress.count(count))
+    with (
+        session.read() as lake,
+        running(engine, master, lambda: lake.status()["bytes"]) as who,
+        session.output.progress("verify", unit="checked") as progress,
+    ):
+        found = lake.verify(lambda what, count: progress.count(count), deep=deep, engine=who)
     if session.output.as_json:
         session.output.document(found.to_dict())
     else:
         counts = found.to_dict()
-        names = ("branches", "records", "checkpoints", "pins", "files", "bytes")
-        session.output.fields([(name, counts[name]) for name in names])
+        names = ("branches", "records", "checkpoints", "tombstones", "pins", "files", "bytes", "read")
+        session.output.fields([(name, counts[name]) for name in names if name != "read" or deep])
         for finding in found.findings:
             session.output.line(f"wrong: {finding.where}: {finding.message}")
         session.output.line("nothing is wrong" if found.ok else f"{len(found.findings)} thing(s) wrong")

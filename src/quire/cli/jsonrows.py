@@ -12,9 +12,13 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from quire.errors import SchemaMismatch
+from quire.formats.rowfiles import json_columns as columns
+from quire.formats.rowfiles import json_rows as rows
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+__all__ = ["column", "columns", "distinct", "rows"]
 
 
 def column(values: Sequence[Any], kind: pa.DataType | None, name: str) -> pa.Array:
@@ -98,26 +102,6 @@ def _only(kind: type, values: Sequence[Any], what: str) -> None:
     for value in values:
         if value is not None and not isinstance(value, kind):
             raise ValueError(f"expected {what}, got {str(value)[:60]!r}")
-
-
-def rows(data: pa.RecordBatch | pa.Table) -> list[dict[str, Any]]:
-    """Rows as values that `to_json` can write."""
-    return [dict(zip(data.schema.names, row, strict=True)) for row in zip(*columns(data), strict=True)]
-
-
-def columns(data: pa.RecordBatch | pa.Table) -> list[list[Any]]:
-    """Columns as plain values. Nanoseconds become text; decimals without a fraction, such as sums, integers."""
-    import pyarrow.types as t
-
-    found = []
-    for array in data.columns:
-        if t.is_timestamp(array.type) and array.type.unit == "ns":  # Python's times cannot hold them
-            array = array.cast("string")
-        values = array.to_pylist()
-        if t.is_decimal(array.type) and array.type.scale == 0:
-            values = [None if v is None else int(v) for v in values]
-        found.append(values)
-    return found
 
 
 def distinct(names: Sequence[str]) -> list[str]:

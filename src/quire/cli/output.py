@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from quire.errors import QuireError
+from quire.formats.rowfiles import to_json as to_json
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -20,11 +21,6 @@ if TYPE_CHECKING:
 
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 _CHUNK = 1000
-
-
-def to_json(value: Any) -> bytes:
-    """Compact JSON. Times are ISO 8601, bytes base64, decimals text; NaN and the infinities are null."""
-    return msgspec.json.encode(value, enc_hook=str)
 
 
 class Output:
@@ -60,6 +56,15 @@ class Output:
         if self.as_json:
             self.document({**receipt.to_dict(), **(extra or {})})
             return
+        self.committed(receipt)
+        if receipt.repeated:
+            return
+        for name, table in receipt.tables.items():
+            version = f", version {table.version}" if table.version is not None else ""
+            self.line(f"  {name}: {', '.join(table.ops)} +{table.added} -{table.removed}{version}")
+
+    def committed(self, receipt: Receipt) -> None:
+        """Whether and as what it was committed, in one line for people."""
         if receipt.repeated:
             self.line(f"already committed{f' as {receipt.commit}' if receipt.commit else ''}; nothing was written now")
             return
@@ -67,18 +72,20 @@ class Output:
             self.line("nothing to commit")
             return
         self.line(f"committed {receipt.commit} on {receipt.branch}")
-        for name, table in receipt.tables.items():
-            version = f", version {table.version}" if table.version is not None else ""
-            self.line(f"  {name}: {', '.join(table.ops)} +{table.added} -{table.removed}{version}")
+        if receipt.slowed is not None:
+            self.note(f"slowed by {receipt.slowed.seconds:.2f} s: {'; '.join(receipt.slowed.reasons)}")
 
     def error(self, error: QuireError, *, kind: str | None = None) -> None:
         """What happened, then what to do next. With `--json` on stdout, as the one document."""
         if self.as_json:
             self.document({"error": {**error.to_dict(), **({"kind": kind} if kind else {})}})
             return
-        sys.stderr.write(f"error: {clean(error.message)}\n")
-        if error.next:
-            sys.stderr.write(f"next:  {clean(error.next)}\n")
+        said, details, advice = _told(error)
+        sys.stderr.write(f"error: {clean(said)}\n")
+        for detail in details:
+            sys.stderr.write(f"  {clean(detail)}\n")
+        if advice:
+            sys.stderr.write(f"next:  {clean(advice)}\n")
 
     def note(self, text: str) -> None:
         """A remark beside the answer, on stderr."""
@@ -124,10 +131,37 @@ class Progress:
         if self._bar is not None:
             self._bar.update(self._task, completed=self.rows)
 
+    def step(self, what: str, done: int, total: int | None = None) -> None:
+        """A step of something longer: what it is, and how far it has come."""
+        if self._bar is not None:
+            self._bar.update(self._task, description=what, completed=done, total=total)
+
     def watch(self, batches: Iterable[Any]) -> Iterator[Any]:
         for batch in batches:
             yield batch
             self.count(batch.num_rows)
+
+
+def _told(error: QuireError) -> tuple[str, list[str], str | None]:
+    """What happened in one sentence, every detail that was collected (rows, refused changes), and what to do next."""
+    violations, refusals = error.fields.get("violations") or [], error.fields.get("refusals") or []
+    if len(violations) > 1:
+        count = error.fields.get("count", len(violations))
+        left = [f"and {count - len(violations)} more"] if count > len(violations) else []
+        return f"Rules of the graph are broken {count} times.", [*map(_violation, violations), *left], error.next
+    if len(violations) == 1:
+        return _violation(violations[0]), [], error.next
+    if len(refusals) > 1:
+        advice = " ".join(dict.fromkeys(r["next"] for r in refusals))
+        return "The schema was not applied.", [r["sentence"] for r in refusals], advice
+    return error.message, [], error.next
+
+
+def _violation(found: dict[str, Any]) -> str:
+    """`people.csv:12: what is wrong (rule)`."""
+    line = f":{found['line']}" if "line" in found else ""
+    where = f"{found['file']}{line}: " if "file" in found else ""
+    return f"{where}{found['message']} ({found['rule']})"
 
 
 def clean(text: str) -> str:

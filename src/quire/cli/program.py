@@ -20,7 +20,7 @@ BROKEN_PIPE = 141
 
 EXIT_CODES = {
     0: "success",
-    1: "unexpected error, or the doctor found a problem",
+    1: "unexpected error, or the doctor, verify or lint found a problem",
     2: "wrong usage or input",
     3: "not found, already there, or expired",
     4: "conflict: nothing was committed",
@@ -48,10 +48,14 @@ app = typer.Typer(
 table_app = typer.Typer(help="Create, describe and change tables.", no_args_is_help=True, rich_markup_mode=None)
 branch_app = typer.Typer(help="Lines of commits beside main.", no_args_is_help=True, rich_markup_mode=None)
 tag_app = typer.Typer(help="Names for commits.", no_args_is_help=True, rich_markup_mode=None)
+schema_app = typer.Typer(help="The schema of the graph.", no_args_is_help=True, rich_markup_mode=None)
+stored_app = typer.Typer(help="Queries that are kept in the lake.", no_args_is_help=True, rich_markup_mode=None)
 
 app.add_typer(table_app, name="table")
 app.add_typer(branch_app, name="branch")
 app.add_typer(tag_app, name="tag")
+app.add_typer(schema_app, name="schema")
+app.add_typer(stored_app, name="stored")
 
 # What typer raises for a wrong command line; it exports only the leaf of this family.
 _UsageError: Any = typer.BadParameter.__mro__[1]

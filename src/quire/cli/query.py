@@ -21,6 +21,8 @@ from quire.errors import InvalidInput
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from quire import Rows
+
 SHOWN = 200
 MEMORY = 16 << 20
 
@@ -36,15 +38,19 @@ class Shape(StrEnum):
     arrow = "arrow"
 
 
+Format = Annotated[
+    Shape | None,
+    typer.Option("--format", help="How to write the result: table (default), json, csv, jsonl, parquet, arrow."),
+]
+Target = Annotated[str | None, typer.Option("--output", "-o", metavar="FILE", help="Write to a file.")]
+
+
 @command(app, "sql", at=True)
 def sql(
     session: Session,
     query: Annotated[str, typer.Argument(metavar="QUERY", help="One SELECT over the tables; - reads it from stdin.")],
-    format: Annotated[
-        Shape | None,
-        typer.Option("--format", help="How to write the result: table (default), json, csv, jsonl, parquet, arrow."),
-    ] = None,
-    output: Annotated[str | None, typer.Option("--output", "-o", metavar="FILE", help="Write to a file.")] = None,
+    format: Format = None,
+    output: Target = None,
     param: Annotated[
         list[str] | None, typer.Option("--param", "-p", metavar="NAME=VALUE", help="A value for $NAME in the query.")
     ] = None,
@@ -53,15 +59,20 @@ def sql(
     text = sys.stdin.read() if query == STANDARD else query
     snap = session.snapshot()
     rows = snap.sql(text, values.scalars(param, "--param") or None)
+    answer(session, rows, snap.commit, format, output)
+
+
+def answer(session: Session, rows: Rows, commit: str, format: Shape | None, output: str | None) -> None:
+    """Print the rows of a query, or write them to a file, as the options say."""
     if output is not None and output != STANDARD:
         count = writers.write(rows, rows.schema, output, _file_kind(output, format))
         if session.output.as_json:
-            session.output.document({"commit": snap.commit, "file": output, "rows": count})
+            session.output.document({"commit": commit, "file": output, "rows": count})
         else:
             session.output.line(f"wrote {count} rows to {output}")
     elif session.output.as_json:
         _refuse_both(format)
-        _print_whole(_document(rows, rows.schema, snap.commit))
+        _print_whole(_document(rows, rows.schema, commit))
     elif format in (None, Shape.table):
         lines = (line for batch in rows for line in zip(*jsonrows.columns(batch), strict=True))
         session.output.table(rows.schema.names, lines, most=SHOWN)

@@ -76,19 +76,26 @@ class Session:
 
     def snapshot(self) -> quire.Snapshot:
         """All tables at `--at`, or at the head."""
+        return self._snapshot(self.read())
+
+    def graph_at(self, embedder: str | None = None) -> tuple[quire.Graph, quire.Snapshot]:
+        """The graph, read-only, and all tables at `--at`, or at the head."""
         lake = self.read()
+        return _graph(lake, embedder), self._snapshot(lake)
+
+    def _snapshot(self, lake: quire.Lake) -> quire.Snapshot:
         return lake.snapshot() if self.at is None else snapshot_at(lake, self.at)
 
+    @property
+    def options(self) -> dict[str, Any]:
+        """The options of a transaction, as they were given."""
+        return {"token": self.token, "expect": self.expect, "if_head": self.if_head}
+
     @contextmanager
-    def commit(self, message: str) -> Iterator[quire.Transaction]:
-        """A transaction with the options given; afterwards its receipt is printed."""
+    def commit(self, message: str, extra: dict[str, Any] | None = None) -> Iterator[quire.Transaction]:
+        """A transaction with the options given; afterwards its receipt is printed, with `extra` in its JSON."""
         with self.write() as lake:
-            tx = lake.transaction(
-                self.message if self.message is not None else message,
-                token=self.token,
-                expect=self.expect,
-                if_head=self.if_head,
-            )
+            tx = lake.transaction(self.message if self.message is not None else message, **self.options)
             try:
                 with tx:
                     yield tx
@@ -97,7 +104,17 @@ class Session:
                 self.output.note(f"interrupted; {done}")
                 raise
         assert tx.receipt is not None
-        self.output.receipt(tx.receipt)
+        self.output.receipt(tx.receipt, extra)
+
+    @contextmanager
+    def graph(self, embedder: str | None = None) -> Iterator[quire.Graph]:
+        """The graph of the lake, for writing."""
+        with self.write() as lake:
+            try:
+                yield _graph(lake, embedder)
+            except KeyboardInterrupt:
+                self.output.note("interrupted; nothing was committed, unless `quire log` shows it")
+                raise
 
 
 def command(
@@ -148,6 +165,14 @@ def command(
         return function
 
     return add
+
+
+def _graph(lake: quire.Lake, embedder: str | None) -> quire.Graph:
+    if embedder is None:
+        return quire.Graph(lake)
+    from quire.graph.embed import embedder as by_name
+
+    return quire.Graph(lake, embedder=by_name(embedder))
 
 
 def _session(given: dict[str, Any]) -> Session:

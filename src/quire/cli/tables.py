@@ -7,6 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from quire.cli import readers, values
+from quire.cli.engine import EngineOption, MasterOption, running
 from quire.cli.kinds import Kind
 from quire.cli.program import app, table_app
 from quire.cli.session import Session, command
@@ -168,11 +169,16 @@ def index(
     option: Annotated[
         list[str] | None, typer.Option("--option", metavar="NAME=VALUE", help="A setting of the index.")
     ] = None,
+    engine: EngineOption = None,
+    master: MasterOption = None,
 ) -> None:
     """Build an index."""
     options = values.scalars(option, "--option")
-    with session.commit(f"index {column} of {table}") as tx:
-        tx[table].create_index(column, kind, name=name, replace=replace, **options)
+    with (
+        running(engine, master, lambda: session.snapshot()[table].bytes) as who,
+        session.commit(f"index {column} of {table}") as tx,
+    ):
+        tx[table].create_index(column, kind, name=name, replace=replace, engine=who, **options)
 
 
 @command(table_app, "drop-index", commits=True)

@@ -1,0 +1,120 @@
+"""The graph out of the lake: all of it as NDJSON, and single blobs."""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from quire.cli import writers
+from quire.cli.graph_given import typed
+from quire.cli.kinds import STANDARD, explained
+from quire.cli.program import app
+from quire.cli.session import Session, command
+from quire.errors import InvalidInput, NotFound
+
+if TYPE_CHECKING:
+    import quire
+    from quire.graph.blobs import Blob
+
+CHUNK = 8 << 20
+_RANGE = re.compile(r"(\d+):(\d*)")
+
+
+@command(app, "dump", at=True)
+def dump(
+    session: Session,
+    file: Annotated[str, typer.Argument(metavar="FILE", help="The file to write, which must be new; .gz compresses.")],
+    type: Annotated[
+        list[str] | None,
+        typer.Option("--type", metavar="TYPE", help="Only this type; for node types also the edges between them."),
+    ] = None,
+) -> None:
+    """Write the graph as NDJSON that `load` reads again, all of one commit. The file appears when it is whole."""
+    graph, snap = session.graph_at()
+    rows = graph.export(file, type or None, at=snap)
+    if session.output.as_json:
+        session.output.document({"commit": snap.commit, "file": file, "rows": sum(rows.values()), "types": rows})
+        return
+    session.output.table(("type", "rows"), list(rows.items()))
+    session.output.line(f"wrote {sum(rows.values())} rows to {file}")
+
+
+@command(app, "blob", at=True)
+def blob(
+    session: Session,
+    type: Annotated[str, typer.Argument(metavar="TYPE", help="A node or edge type.")],
+    key: Annotated[
+        str, typer.Argument(metavar="KEY", help="The key of the node, several values as a JSON list; or an id.")
+    ],
+    property: Annotated[str, typer.Argument(metavar="PROPERTY", help="A property of type Blob.")],
+    output: Annotated[
+        str | None, typer.Option("--output", "-o", metavar="FILE", help="Write to a file; otherwise to stdout.")
+    ] = None,
+    range: Annotated[
+        str | None, typer.Option("--range", metavar="START:LENGTH", help="Only these bytes; only they are read.")
+    ] = None,
+) -> None:
+    """Write a blob as it is stored, or a part of it."""
+    to_file = output is not None and output != STANDARD
+    if not to_file and session.output.as_json:
+        raise InvalidInput("A blob and a JSON answer cannot share stdout.", next="Name a file with --output.")
+    if not to_file and sys.stdout.isatty():
+        raise InvalidInput("A blob is not written to a terminal.", next="Name a file with --output, or use a pipe.")
+    graph, snap = session.graph_at()
+    found = graph.blob(type, _key(graph, snap, type, key), property, at=snap)
+    if found is None:
+        raise NotFound(
+            f"{type} {key!r} has no {property}.", next="Nothing is stored there.", type=type, property=property
+        )
+    start, length = _range(range, found.size)
+    if output is None or output == STANDARD:
+        _copy(found, start, length, sys.stdout.buffer)
+        return
+    with explained(output), writers.whole(Path(output)) as file:
+        count = _copy(found, start, length, file)
+    if session.output.as_json:
+        session.output.document({"commit": snap.commit, "file": output, "size": found.size, "bytes": count})
+    else:
+        session.output.line(f"wrote {count} bytes to {output}")
+
+
+def _key(graph: quire.Graph, snap: quire.Snapshot, type: str, text: str) -> Any:
+    """The values of a key as their properties read them."""
+    entities = {e.name: e for e in graph.catalog(snap).entities}
+    names = entities[type].defined.key if type in entities else ()
+    if len(names) == 1:
+        return typed(text, entities[type].property(names[0]).type)
+    return text if not names else _values(text)
+
+
+def _values(text: str) -> list[Any]:
+    import msgspec
+
+    try:
+        found: list[Any] = msgspec.json.decode(text, type=list)
+        return found
+    except msgspec.MsgspecError:
+        raise InvalidInput(f"{text!r} is no JSON list.", next='Write a key of several values as ["a", 1].') from None
+
+
+def _range(text: str | None, size: int) -> tuple[int, int]:
+    if text is None:
+        return 0, size
+    found = _RANGE.fullmatch(text)
+    if found is None:
+        raise InvalidInput(f"{text!r} is no range.", next="Write START:LENGTH in bytes, such as 0:100, or START:.")
+    start = int(found[1])
+    return start, min(int(found[2]) if found[2] else size, max(0, size - start))
+
+
+def _copy(blob: Blob, start: int, length: int, sink: IO[bytes]) -> int:
+    done = 0
+    while done < length:
+        part = blob.read_range(start + done, min(CHUNK, length - done))
+        sink.write(part)
+        done += len(part)
+    return done

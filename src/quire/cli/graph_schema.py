@@ -1,0 +1,138 @@
+"""The schema of the graph: show, plan, apply."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from quire.cli import writers
+from quire.cli.graph_given import text_or_file
+from quire.cli.kinds import STANDARD, explained
+from quire.cli.program import schema_app
+from quire.cli.session import Session, command
+from quire.errors import InvalidInput, SchemaRefused
+
+if TYPE_CHECKING:
+    from quire.graph.catalog import Catalog, Entity
+    from quire.graph.schema.plan import Plan
+    from quire.graph.schema.steps import Step
+
+Schema = Annotated[
+    str, typer.Argument(metavar="SCHEMA", help="A file (.pg), or the text of the schema itself; - is stdin.")
+]
+DropData = Annotated[bool, typer.Option("--drop-data", help="Allow to drop types and properties that hold data.")]
+
+
+@command(schema_app, "show", at=True)
+def show(
+    session: Session,
+    svg: Annotated[
+        str | None, typer.Option("--svg", metavar="FILE", help="Draw it as an SVG file instead; - is stdout.")
+    ] = None,
+) -> None:
+    """Show the schema as text, or draw it."""
+    graph, snap = session.graph_at()
+    output = session.output
+    if svg is None:
+        if output.as_json:
+            output.document({"commit": snap.commit, "schema": graph.schema(snap), "types": _types(graph.catalog(snap))})
+        else:
+            sys.stdout.write(graph.schema(snap) or "// no types\n")
+        return
+    picture = graph.picture(snap)
+    if svg == STANDARD:
+        if output.as_json:
+            raise InvalidInput("A picture and a JSON answer cannot share stdout.", next="Name a file.")
+        sys.stdout.write(picture)
+        return
+    with explained(svg), writers.whole(Path(svg)) as file:
+        file.write(picture.encode())
+    if output.as_json:
+        output.document({"commit": snap.commit, "file": svg})
+    else:
+        output.line(f"wrote {svg}")
+
+
+@command(schema_app, "plan")
+def plan(session: Session, schema: Schema, drop_data: DropData = False) -> None:
+    """Show what applying a schema would do, and what stands against it. Exits 6 if it would be refused."""
+    _plan(session, text_or_file(schema, "schema"), drop_data)
+
+
+@command(schema_app, "apply", commits=True)
+def apply(
+    session: Session,
+    schema: Schema,
+    drop_data: DropData = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Plan it, change nothing.")] = False,
+) -> None:
+    """Make the graph have this schema, in one commit over all types."""
+    given = text_or_file(schema, "schema")
+    if dry_run:
+        _plan(session, given, drop_data)
+        return
+    with session.graph() as graph:
+        applied = graph.apply_schema(given, drop_data=drop_data, message=session.message, **session.options)
+    output, receipt = session.output, applied.receipt
+    assert receipt is not None
+    if output.as_json:
+        output.document({**receipt.to_dict(), **applied.to_dict()})
+    elif not applied and not receipt.repeated:
+        output.line("the graph has this schema already; nothing to commit")
+    else:
+        output.committed(receipt)
+        _print_steps(session, applied.steps)
+
+
+def _plan(session: Session, given: str | Path, drop_data: bool) -> None:
+    import quire
+
+    with session.read() as lake:
+        found = quire.Graph(lake).plan_schema(given, drop_data=drop_data)
+    if session.output.as_json:
+        session.output.document(found.to_dict())
+    else:
+        _print_plan(session, found)
+    if found.refusals:
+        raise typer.Exit(SchemaRefused.exit_code)
+
+
+def _print_plan(session: Session, found: Plan) -> None:
+    output = session.output
+    if not found:
+        output.line("the graph has this schema already")
+    _print_steps(session, found.steps)
+    if found.refusals:
+        output.line("")
+        output.line("this would be refused:")
+        rows = [(r.code, r.type, r.property, r.rows or "", r.sentence) for r in found.refusals]
+        output.table(("reason", "type", "property", "rows", "what stands against it"), rows)
+        for advice in dict.fromkeys(r.next for r in found.refusals):
+            output.line(f"next: {advice}")
+
+
+def _print_steps(session: Session, steps: Sequence[Step]) -> None:
+    if steps:
+        rows = [(s.action, s.type, s.property, s.sentence) for s in steps]
+        session.output.table(("step", "type", "property", "what it does"), rows)
+
+
+def _types(catalog: Catalog) -> list[dict[str, Any]]:
+    return [_type(entity, catalog) for entity in catalog.entities]
+
+
+def _type(entity: Entity, catalog: Catalog) -> dict[str, Any]:
+    """A type as `--json` tells it."""
+    told: dict[str, Any] = {"name": entity.name, "kind": entity.kind, "table": entity.table}
+    if entity.kind == "edge":
+        told |= {"from": catalog.source(entity).name, "to": catalog.target(entity).name}
+    else:
+        told |= {"key": list(entity.defined.key), "implements": list(entity.defined.implements)}
+    told["properties"] = [
+        {"name": p.name, "type": p.type.bare, "required": not p.type.optional} for p in entity.defined.properties
+    ]
+    return told
