@@ -38,7 +38,7 @@ RUN = {"python", "console", "bash"}
 SHOWN = {"text", "json", "toml", "yaml", "sql", "html", "pg", "gq"}
 
 FENCE = re.compile(r"^(?P<indent> *)(?P<ticks>`{3,}|~{3,})(?P<info>[^`\n]*)$")
-PUBLIC_CLASSES = ("Lake", "Snapshot", "Table", "Transaction", "TransactionTable", "Rows")
+PUBLIC_CLASSES = ("Lake", "Snapshot", "Table", "Transaction", "TransactionTable", "Rows", "Graph")
 
 EXITS = re.compile(r"\s+# exits (?P<code>\d+)\s*$")
 LINK = re.compile(r"\[[^\]]*\]\((?P<target>[^)\s]+)\)")

@@ -29,6 +29,19 @@ def ids(lake: quire.Lake) -> list[int]:
     return sorted(r["id"] for r in lake["t"].to_pylist())
 
 
+def test_another_branch_can_be_claimed_by_name(tmp_path: Path) -> None:
+    lake = quire.create(tmp_path / "lake")
+    lake.create_table("t", [{"id": 1}])
+    side = lake.create_branch("side")
+    assert lake.claim("side") == 1
+    with pytest.raises(quire.errors.Fenced), side.transaction() as tx:
+        tx["t"].append([{"id": 2}])
+    with lake.transaction() as tx:
+        tx["t"].append([{"id": 3}])
+    with pytest.raises(quire.errors.BranchNotFound):
+        lake.claim("nowhere")
+
+
 def test_a_handle_that_was_open_before_is_fenced_for_good_and_the_claimer_goes_on(lake: quire.Lake) -> None:
     zombie = quire.open(lake.uri, backfill=False)
     assert lake.claim() == 1

@@ -382,9 +382,19 @@ def test_update_or_delete_after_compaction_or_index_runs_again(keyed: Race, mine
     assert keyed.content() == after(DONE[mine])
 
 
-def test_update_or_delete_by_a_program_that_has_read_is_a_conflict_after_compaction(keyed: Race, mine: str) -> None:
+def test_update_or_delete_by_a_program_that_has_read_follows_rows_that_compaction_moved(keyed: Race, mine: str) -> None:
+    """What it read is still so: the rows are the same ones in another place, and no other commit came between."""
     keyed.mine(lambda t: t.count())
     keyed.mine(MINE[mine])
+    keyed.compacted()
+    assert keyed.commit().replayed == 1
+    assert keyed.content() == after(DONE[mine])
+
+
+def test_update_or_delete_by_a_program_that_has_read_is_a_conflict_when_rows_changed_too(keyed: Race) -> None:
+    keyed.mine(lambda t: t.count())
+    keyed.mine(lambda t: t.update({"v": "v + 1"}, where="id <= 2"))
+    keyed.theirs(lambda t: t.update({"v": "v + 1"}, where="id = 1"))
     keyed.compacted()
     assert keyed.refused().retryable
 

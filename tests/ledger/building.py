@@ -19,6 +19,7 @@ from quire.ledger import (
     Point,
     Record,
     Refs,
+    Segment,
     State,
     TableInfo,
     fold,
@@ -156,7 +157,7 @@ def race_for_ref(uri: str, options: Mapping[str, str], barrier: Any, names: list
     refs = Refs(Store.open(uri, options))
     results = []
     for name in names:
-        ref = new_ref("branch", name, author="racer", time=EPOCH, line=Line(branch=name))
+        ref = new_ref("branch", name, author="racer", time=EPOCH, line=Line(name, (Segment("parent", 3, 0),)))
         barrier.wait(120)
         results.append((ref.write, refs.create("branch", ref, 0)))
     return results

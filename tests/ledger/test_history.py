@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import random
 import uuid
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 import msgspec
@@ -208,7 +208,7 @@ def test_no_news_is_one_request_on_a_branch_without_commits() -> None:
 
 
 @pytest.mark.parametrize(
-    ("news", "requests", "hops"), [(1, 9, 2), (5, 9, 2), (9, 90, 6), (60, 150, 6), (300, 250, 10), (900, 250, 10)]
+    ("news", "requests", "hops"), [(1, 9, 2), (5, 9, 2), (9, 90, 6), (60, 150, 6), (300, 250, 11), (900, 250, 11)]
 )
 def test_news_is_learnt_in_few_requests(news: int, requests: int, hops: int) -> None:
     log = grown(in_memory(), 20)
@@ -227,14 +227,14 @@ def test_a_lost_race_is_learnt_from_the_winner_and_one_request() -> None:
     state = history.open()
     winner = log.add()
     with metering() as cost:
-        assert bare(history.advance(state, winner)) == bare(log.state)
+        assert bare(history.advance(state, {winner.slot: winner})) == bare(log.state)
     assert cost.total == 1
 
 
 def test_what_was_learnt_needs_no_request_to_be_compared_with() -> None:
     log = grown(in_memory(), 10)
     history = log.history
-    state = history.open()
+    state = history.open(Hint(branch=log.line.branch, head=log.head))
     log.grow(4)
     history.refresh(state)
     with metering() as cost:
@@ -243,6 +243,56 @@ def test_what_was_learnt_needs_no_request_to_be_compared_with() -> None:
     with metering() as cost:
         assert history.between(2, log.head) == log.records[3:]
     assert cost.hops == 1
+
+
+@pytest.mark.parametrize(
+    ("news", "requests", "hops"), [(0, 1, 1), (1, 9, 2), (8, 9, 2), (9, 41, 3), (40, 41, 3), (41, 73, 4)]
+)
+def test_news_is_read_in_growing_batches(news: int, requests: int, hops: int) -> None:
+    log = grown(in_memory(), 10)
+    history = log.history
+    state = history.open()
+    log.grow(news)
+    with metering() as cost:
+        assert bare(history.refresh(state)) == bare(log.state)
+    assert (cost.total, cost.hops) == (requests, hops)
+
+
+def test_far_behind_the_head_is_searched_for() -> None:
+    log = grown(in_memory(), 10)
+    history = log.history
+    state = history.open()
+    log.grow(1000)
+    with metering() as cost:
+        assert bare(history.refresh(state)) == bare(log.state)
+    assert cost.hops <= MOST_HOPS
+    assert cost.total <= MOST_REQUESTS
+
+
+@pytest.mark.parametrize("depth", [1, 8])
+def test_a_short_log_without_a_hint_is_read_once(depth: int) -> None:
+    log = grown(in_memory(), depth)
+    with metering() as cost:
+        assert bare(log.history.open()) == bare(log.state)
+    assert (cost.total, cost.hops) == (9, 1)
+
+
+@pytest.mark.parametrize("depth", DEPTHS)
+def test_a_fresh_hint_and_its_checkpoint_are_all_that_is_needed(logs: dict[int, Log], depth: int) -> None:
+    log = logs[depth]
+    hint = Hint(branch=log.line.branch, head=log.head, checkpoint=log.checkpoint)
+    with metering() as cost:
+        assert bare(log.history.open(hint)) == bare(log.state)
+    assert cost.hops == 1
+    assert cost.total <= CHECKPOINT_EVERY + 3
+
+
+def test_a_state_in_the_past_reads_every_slot_once(logs: dict[int, Log]) -> None:
+    log = logs[100]
+    with metering() as cost:
+        assert log.history.at_slot(40).slot == 40
+    assert cost.hops == 2
+    assert cost.total == 40 - 31 + 1, "the checkpoint, and the slots after it"
 
 
 def test_a_closed_branch_says_so() -> None:
@@ -303,6 +353,27 @@ def test_a_time_means_the_last_commit_that_is_not_after_it(logs: dict[int, Log],
         if slot:
             assert log.history.at_time(log.state, when - moment).slot == slot - 1
     assert log.history.at_time(log.state, EPOCH + timedelta(days=999)).slot == log.head
+
+
+def test_a_time_inside_a_group_means_the_last_of_its_commits_that_is_not_after_it() -> None:
+    log = grown(in_memory(), 5)
+    ids = ["a", "b", "c"]
+    times = [EPOCH + timedelta(seconds=4, microseconds=100 * (n + 1)) for n in range(3)]
+    log.add(*(_at(commit(create(i, i), message=i), when) for i, when in zip(ids, times, strict=True)), time=times[-1])
+    log.add(_at(commit(create("d", "d"), message="d"), EPOCH + timedelta(seconds=9)), time=EPOCH + timedelta(seconds=9))
+    moment = timedelta(microseconds=1)
+    for index, when in enumerate(times):
+        for exactly in (when, when + moment):
+            found = log.history.at_time(log.state, exactly)
+            assert (found.head.slot, found.head.index) == (5, index)
+            assert {"a", "b", "c"} & set(found.tables) == set(ids[: index + 1])
+    assert log.history.at_time(log.state, times[0] - moment).head.slot == 4
+    child = log.fork("child", Point("main", 5, 1)).grow(1)
+    assert child.history.at_time(child.state, times[2]).head == Point("main", 5, 1)
+
+
+def _at(made: Commit, when: datetime) -> Commit:
+    return msgspec.structs.replace(made, time=when)
 
 
 @pytest.mark.parametrize("depth", DEPTHS)
@@ -611,7 +682,7 @@ def test_a_chain_that_is_broken_is_named_wherever_it_is_read() -> None:
         lambda: log.history.open(Hint(branch="main", head=59, checkpoint=log.checkpoint)),
         lambda: log.history.at_slot(55),
         lambda: log.history.refresh(before),
-        lambda: log.history.advance(before, broken),
+        lambda: log.history.advance(before, {broken.slot: broken}),
     )
     for read in readers:
         with pytest.raises(CorruptRecord, match="it follows record elsewhere") as caught:
@@ -623,7 +694,7 @@ def test_a_record_of_the_future_is_refused_by_a_reader_that_follows() -> None:
     log = grown(in_memory(), 5)
     history = log.history
     state = history.open()
-    log.store.put(slot_key("main", 5), b'{"format":2}')
+    log.store.put(slot_key("main", 5), b'{"format":999}')
     with pytest.raises(NewerFormat):
         history.refresh(state)
 

@@ -12,7 +12,7 @@ import pytest
 from tests.ledger.building import race_for_ref
 
 from quire.errors import CorruptRecord, NewerFormat
-from quire.ledger import Line, Point, Ref, Refs, encode, new_ref
+from quire.ledger import Line, Point, Ref, Refs, Segment, encode, new_ref
 from quire.store import Store, metering
 from quire.testing.ledger import EPOCH
 
@@ -20,7 +20,8 @@ RACERS = 12
 
 
 def branch(name: str, kind: str = "branch") -> Ref:
-    return new_ref(kind, name, author="tester", time=EPOCH, line=Line(branch="id"))  # type: ignore[arg-type]
+    line = Line("id", (Segment("parent", 3, 0),))
+    return new_ref(kind, name, author="tester", time=EPOCH, line=line, target=Point("parent", 3))  # type: ignore[arg-type]
 
 
 def gone(name: str) -> Ref:
@@ -187,7 +188,7 @@ def test_a_ref_of_garbage_is_named(memory: Store, body: bytes) -> None:
 
 
 def test_a_ref_of_the_future_is_refused(memory: Store) -> None:
-    memory.put(KEY, b'{"format":2}')
+    memory.put(KEY, b'{"format":999}')
     with pytest.raises(NewerFormat):
         Refs(memory).get("branch", "dev")
 

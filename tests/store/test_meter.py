@@ -1,21 +1,28 @@
-"""Counting: requests by kind, bytes, and the longest chain."""
+"""Counting: requests by kind, retries, bytes, the longest chain, and time by phase."""
 
 from __future__ import annotations
 
 import contextvars
 import threading
 import time
+from collections.abc import Callable, Iterator
 
 import pytest
 from tests.store.faulty import FaultyS3
 
+from quire.errors import StorageError
 from quire.store import (
     Meter,
     Store,
+    active_meters,
     attached,
     awaited,
+    clock,
     metering,
+    on_behalf,
+    phase,
     record_external,
+    result_of,
     run_parallel,
     submit,
     totals,
@@ -152,6 +159,20 @@ def test_a_meter_that_outlives_its_block_goes_on_counting(memory: Store) -> None
     assert (meter.total, meter.hops) == (2, 2)
 
 
+def test_what_is_done_on_behalf_of_others_counts_once_on_each_of_their_meters(memory: Store) -> None:
+    """Two members of a group run under one meter of the program's, and each under its own."""
+    first, second = Meter(), Meter()
+    with metering() as program:
+        members = []
+        for member in (first, second):
+            with attached(member):
+                members += active_meters()
+        with metering() as leader:
+            with on_behalf(members):
+                memory.get_or_none("k")
+    assert [m.total for m in (program, first, second, leader)] == [1, 1, 1, 0]
+
+
 def test_a_failed_attempt_and_its_repetition_are_two(faulty: FaultyS3) -> None:
     faulty.put("k", b"x")
     faulty.fail("GET", 500)
@@ -170,11 +191,286 @@ def test_to_dict_and_totals(memory: Store) -> None:
         "requests": {"put": 1},
         "total": 1,
         "external": {},
+        "retries": 0,
         "bytes_in": 0,
         "bytes_out": 3,
         "hops": 1,
+        "phases": {},
     }
     after = totals()
     assert after["total"] == before["total"] + 1
     assert after["requests"]["put"] == before["requests"].get("put", 0) + 1
     assert after["bytes_out"] == before["bytes_out"] + 3
+
+
+# -- external windows --------------------------------------------------------------------------------------------------
+
+
+def test_windows_beyond_those_kept_apart_still_count(memory: Store) -> None:
+    with metering() as m:
+        for n in range(1000):  # every second request of the other system is somebody else's
+            record_external("lance", "append", window=(2 * n, 2 * n + 1), hops=1, start=0.0, end=1.0)
+        record_external("lance", "append", window=(1990, 2000), hops=1, start=0.0, end=1.0)
+    assert m.external == {"lance": 1000 + 5}
+
+
+def test_a_window_that_began_long_ago_counts_nothing_twice() -> None:
+    with metering() as m:
+        for n in range(100):
+            record_external("lance", "append", window=(2 * n, 2 * n + 1), hops=1, start=0.0, end=1.0)
+        record_external("lance", "scan", window=(0, 300), hops=1, start=0.0, end=1.0)
+    assert 100 + 100 <= m.external["lance"] <= 300
+
+
+# -- retries -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("faults", [(500,), ("dropped", 503), ("lost",)])
+def test_a_request_that_is_sent_again_is_a_retry(faulty: FaultyS3, faults: tuple[str | int, ...]) -> None:
+    faulty.put("k", b"x")
+    faulty.fail("GET", *faults)
+    before = totals()["retries"]
+    with metering() as m:
+        faulty.store.get("k")
+    assert m.retries == m.to_dict()["retries"] == len(faults)
+    assert m.requests == {"get": 1 + len(faults)}
+    assert totals()["retries"] == before + len(faults)
+
+
+def test_an_answer_that_is_no_error_is_not_asked_again(faulty: FaultyS3) -> None:
+    with metering() as m:
+        faulty.store.get_or_none("nope")
+        faulty.put("k", b"theirs")
+        faulty.store.create("k", b"mine", mine=lambda found: found == b"mine")
+    assert (m.requests, m.retries) == ({"get": 2, "create": 1}, 0)
+
+
+@pytest.mark.parametrize(
+    ("puts", "gets", "retries"),
+    [
+        ((500,), (), 1),  # answered with an error, not there: put again
+        (("lost",), (), 0),  # applied, answer lost: a look is enough
+        (("lost",), (500, "dropped"), 2),  # the look itself is repeated
+        ((500, 500), (), 2),
+    ],
+)
+def test_a_create_counts_what_is_sent_again(
+    faulty: FaultyS3, impatient: None, puts: tuple[str | int, ...], gets: tuple[str | int, ...], retries: int
+) -> None:
+    faulty.fail("PUT", *puts)
+    faulty.fail("GET", *gets)
+    with metering() as m:
+        faulty.store.create("k", b"mine", mine=lambda found: found == b"mine")
+    assert m.retries == retries
+
+
+def test_giving_up_is_not_a_retry(faulty: FaultyS3, impatient: None) -> None:
+    faulty.fail("GET", *[500] * 20)
+    with metering() as m, pytest.raises(StorageError):
+        faulty.store.get("k")
+    assert m.retries == m.total - 1
+
+
+# -- phases ------------------------------------------------------------------------------------------------------------
+
+
+class Watch(clock.World):
+    """A world whose time moves only when it is told to."""
+
+    time = 100.0
+
+    def monotonic(self) -> float:
+        return self.time
+
+    def passes(self, seconds: float) -> None:
+        self.time += seconds
+
+
+@pytest.fixture
+def watch() -> Iterator[Watch]:
+    with clock.using(Watch()) as world:
+        assert isinstance(world, Watch)
+        yield world
+
+
+def test_time_belongs_to_the_phase_it_passes_in(watch: Watch) -> None:
+    with metering() as m:
+        watch.passes(1)
+        with phase("stage"):
+            watch.passes(2)
+        watch.passes(4)
+        with phase("publish"):
+            watch.passes(8)
+        with phase("stage"):
+            watch.passes(16)
+    assert m.phases == {"stage": 18.0, "publish": 8.0}
+    assert m.seconds == 31.0
+    assert m.to_dict()["phases"] == m.phases
+
+
+def test_time_belongs_to_the_inner_phase(watch: Watch) -> None:
+    with metering() as m, phase("outer"):
+        watch.passes(1)
+        with phase("inner"):
+            watch.passes(2)
+            with phase("outer"):
+                watch.passes(4)
+            watch.passes(8)
+        watch.passes(16)
+    assert m.phases == {"outer": 21.0, "inner": 10.0}
+
+
+def test_a_phase_that_is_open_counts_up_to_now(watch: Watch) -> None:
+    with metering() as m, phase("outer"):
+        watch.passes(1)
+        with phase("inner"):
+            watch.passes(2)
+            assert m.phases == {"outer": 1.0, "inner": 2.0}
+            watch.passes(4)
+            assert m.phases == {"outer": 1.0, "inner": 6.0}
+
+
+def test_a_phase_that_fails_has_ended(watch: Watch) -> None:
+    def fail() -> None:
+        with phase("stage"):
+            watch.passes(1)
+            raise ZeroDivisionError
+
+    with metering() as m:
+        with pytest.raises(ZeroDivisionError):
+            fail()
+        watch.passes(2)
+    assert m.phases == {"stage": 1.0}
+
+
+def test_every_meter_that_counts_here_is_charged_and_no_other(watch: Watch) -> None:
+    kept, other = Meter(), Meter()
+    with metering() as outer:
+        with phase("early"):
+            watch.passes(1)
+        with metering() as inner, attached(kept), phase("stage"):
+            watch.passes(2)
+    assert outer.phases == {"early": 1.0, "stage": 2.0}
+    assert inner.phases == kept.phases == {"stage": 2.0}
+    assert other.phases == {}
+
+
+def test_calls_side_by_side_are_charged_once(watch: Watch) -> None:
+    opened, closed = threading.Barrier(2), threading.Barrier(2)
+
+    def call(name: str) -> None:
+        with phase(name):
+            opened.wait(30)
+            if name == "left":
+                watch.passes(8)
+            closed.wait(30)
+
+    with metering() as m:
+        run_parallel([lambda: call("left"), lambda: call("right")])
+    assert sum(m.phases.values()) == 8.0
+
+
+def test_who_waits_is_charged_for_what_another_thread_does_for_it(watch: Watch) -> None:
+    """The member of a group waits in its thread while the leader publishes with the member's meter attached."""
+    member = Meter()
+
+    def lead() -> None:
+        with attached(member), phase("publish"):
+            watch.passes(2)
+
+    with attached(member), phase("wait"):
+        watch.passes(1)
+        leader = threading.Thread(target=contextvars.Context().run, args=(lambda: _in_world(watch, lead),))
+        leader.start()
+        leader.join()
+        watch.passes(4)
+    assert member.phases == {"wait": 5.0, "publish": 2.0}
+
+
+def _in_world(world: clock.World, call: object) -> None:
+    with clock.using(world):
+        assert callable(call)
+        call()
+
+
+def test_a_phase_may_end_before_one_that_was_opened_later(watch: Watch) -> None:
+    meter = Meter()
+    with attached(meter):
+        first, second = phase("first"), phase("second")
+        first.__enter__()
+        second.__enter__()
+        watch.passes(1)
+        first.__exit__(None, None, None)
+        watch.passes(2)
+        second.__exit__(None, None, None)
+        watch.passes(4)
+    assert meter.phases == {"first": 0.0, "second": 3.0}
+
+
+def test_phases_stay_as_they_are_after_the_block(watch: Watch) -> None:
+    with metering() as m:
+        later = contextvars.copy_context()
+        with phase("stage"):
+            watch.passes(1)
+
+    def after() -> None:
+        with phase("stage"):
+            watch.passes(2)
+
+    later.run(after)
+    assert m.phases == {"stage": 1.0}
+
+
+def test_the_stretches_of_a_phase_are_kept_for_who_asks(watch: Watch) -> None:
+    with metering() as m:
+        m.stretches = []
+        with phase("outer"):
+            watch.passes(1)
+            with phase("inner"):
+                watch.passes(2)
+    assert m.stretches == [("outer", 100.0, 101.0), ("inner", 101.0, 103.0), ("outer", 103.0, 103.0)]
+
+
+def slow(name: str, seconds: float) -> Callable[[], None]:
+    """A call that makes one request of so many seconds."""
+
+    def call() -> None:
+        start = time.perf_counter()
+        time.sleep(seconds)
+        record_external("lance", name, window=(0, 0), hops=1, start=start, end=time.perf_counter())
+
+    return call
+
+
+def test_a_branch_that_waits_for_a_call_put_aside_follows_it() -> None:
+    with metering() as m:
+        futures = [submit(slow("data", 0.05)) for _ in range(2)]
+        run_parallel([lambda f=f: (result_of(f), slow("stage", 0.01)()) for f in futures])  # type: ignore[misc]
+        slow("slot", 0.01)()
+    assert m.hops == 3
+
+
+def test_a_call_that_ended_before_the_branches_began_counts_once() -> None:
+    with metering() as m:
+        futures = [submit(slow("data", 0.01)) for _ in range(2)]
+        for future in futures:
+            future.result()
+        run_parallel([lambda f=f: (result_of(f), slow("stage", 0.01)()) for f in futures])  # type: ignore[misc]
+    assert m.hops == 2
+
+
+def test_calls_put_aside_that_end_before_and_after_the_branches_begin_stay_side_by_side() -> None:
+    with metering() as m:
+        futures = [submit(slow("data", seconds)) for seconds in (0.01, 0.2)]
+        futures[0].result()
+        run_parallel([lambda f=f: (result_of(f), slow("stage", 0.01)()) for f in futures])  # type: ignore[misc]
+    assert m.hops == 2
+
+
+def test_what_was_read_beside_a_call_put_aside_counts_when_it_took_longer() -> None:
+    with metering() as m:
+        future = submit(slow("data", 0.1))
+        for _ in range(3):
+            slow("read", 0.01)()
+        run_parallel([lambda: (result_of(future), slow("stage", 0.01)()), lambda: None])
+    assert m.hops == 4

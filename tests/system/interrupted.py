@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
+from tests.lake.crowd import wait_for
 from tests.system.processes import Start
 from tests.system.writers import SCHEMA, TABLES, rows
 
@@ -96,11 +97,62 @@ def interrupt_twice(start: Start, uri: str) -> list[Any]:
             for table in TABLES:
                 tx[table].append(rows(1, 0))
     except quire.CommitUnknown as unknown:
-        before = lake.outcome(unknown)
+        status, before = tx.status, lake.outcome(unknown)
         go_on.set()
         landed.wait(FORKED_FOR)
-        return [type(unknown).__name__, tx.status, before, lake.outcome(unknown)]
+        return [type(unknown).__name__, status, before, lake.outcome(unknown)]
     return ["no error", tx.status]
+
+
+class SoftLimit(Exception):
+    """What a job runner's signal handler raises when time is up."""
+
+
+def interrupt_in_a_queue(start: Start, uri: str, kind: str) -> tuple[Ended, list[str]]:
+    """Ctrl-C while the main thread waits in the queue behind another thread's slot; and what was committed."""
+    kinds = {one.__name__: one for one in (KeyboardInterrupt, SystemExit, SoftLimit)}
+
+    def handler(number: int, frame: Any) -> None:
+        raise kinds[kind]
+
+    signal.signal(signal.SIGINT, handler)
+    lake = quire.open(uri)
+    lake.flush()
+    start.wait()
+    held, release = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        with lake._live.publishing:
+            held.set()
+            release.wait(10 * FORKED_FOR)
+
+    def leader() -> None:
+        with lake.transaction("leader") as tx:
+            tx[TABLES[0]].append(rows(1, 0))
+
+    def interrupt_when_queued() -> None:
+        wait_for(lambda: bool(lake._live.group._waiting))
+        interrupt()
+
+    threading.Thread(target=hold).start()
+    held.wait(FORKED_FOR)
+    other = threading.Thread(target=leader)
+    other.start()
+    wait_for(lambda: bool(lake._live.group._taken))
+    threading.Thread(target=interrupt_when_queued).start()
+    raised = None
+    tx = lake.transaction("interrupted")
+    try:
+        with tx:
+            for table in TABLES:
+                tx[table].append(rows(1, 0))
+    except BaseException as error:
+        raised = type(error).__name__
+    release.set()
+    other.join()
+    with lake.transaction("afterwards") as after:
+        after[TABLES[0]].append(rows(1, 1))
+    return Ended(raised, tx.status), [entry.message for entry in lake.log()]
 
 
 # -- after a fork -----------------------------------------------------------------------------------------------------

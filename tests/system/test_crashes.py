@@ -28,7 +28,8 @@ DONE = [
     "publish: outcome known",
     "backfill: before the first table",
     "backfill: between two tables",
-    "backfill: Lance's staging manifest written",
+    "backfill: before a transaction's file",
+    "backfill: transaction's file written",
     "backfill: canonical manifest created",
     "backfill: after the last table",
 ]
@@ -93,9 +94,7 @@ def test_a_reader_does_not_finish_the_backfill_of_a_dead_writer(uri: str) -> Non
     assert plain_sums(uri) == ledgers.NOTHING
 
 
-@pytest.mark.parametrize(
-    "second", ["backfill: Lance's staging manifest written", "backfill: canonical manifest created"]
-)
+@pytest.mark.parametrize("second", ["backfill: transaction's file written", "backfill: canonical manifest created"])
 def test_a_crash_while_finishing_the_backfill_of_a_dead_writer_is_finished_by_a_third(uri: str, second: str) -> None:
     crash(POINTS["publish: slot created"], ledgers.write_once, uri)
     crash(POINTS[second], ledgers.write_once, uri)

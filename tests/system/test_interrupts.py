@@ -77,6 +77,16 @@ def test_a_second_ctrl_c_while_the_outcome_is_awaited_leaves_it_unknown_until_it
     assert state(uri) == ("2.0", ADDED)
 
 
+@pytest.mark.parametrize("kind", ["KeyboardInterrupt", "SystemExit", "SoftLimit"])
+def test_a_signal_in_the_queue_takes_the_member_out_and_holds_up_nobody(uri: str, kind: str) -> None:
+    [ended] = together(interrupted.interrupt_in_a_queue, [(uri, kind)])
+
+    said, log = ended.result
+    assert said == interrupted.Ended(kind, "discarded")
+    assert log[:2] == ["afterwards", "leader"]
+    assert "interrupted" not in log
+
+
 # -- deadlines --------------------------------------------------------------------------------------------------------
 
 

@@ -68,16 +68,24 @@ def test_twelve_processes_that_append_to_the_same_two_tables_all_succeed(
 
 
 def check_every_commit(lake: quire.Lake, commits: list[str], acknowledged: dict[str, str]) -> None:
-    """At every commit both tables hold exactly the rows of the commits up to it, once each."""
+    """At every commit both tables hold as many rows as there were commits; the rows themselves are read at some.
+
+    Reading all rows at all commits takes time with the square of the commits.
+    """
     expected: Counter[tuple[int, int]] = Counter()
     total = 0
-    for commit in commits:
+    for number, commit in enumerate(commits, 1):
         writer, seq = map(int, acknowledged[commit].split("/"))
         expected[writer, seq] += 1
         total += writers.amount(writer, seq)
         snapshot = lake.at(commit=commit)
-        sums = {t: pc.sum(snapshot[t].scan(columns=["amount"]).to_arrow()["amount"]).as_py() for t in writers.TABLES}
-        assert sums == dict.fromkeys(writers.TABLES, total), commit
+        counts = {t: snapshot[t].count() for t in writers.TABLES}
+        assert counts == dict.fromkeys(writers.TABLES, number), commit
+        if number % 10 in (0, 1):
+            sums = {
+                t: pc.sum(snapshot[t].scan(columns=["amount"]).to_arrow()["amount"]).as_py() for t in writers.TABLES
+            }
+            assert sums == dict.fromkeys(writers.TABLES, total), commit
     for table in writers.TABLES:
         found = lake.snapshot()[table].to_arrow()
         assert Counter(zip(found["writer"].to_pylist(), found["seq"].to_pylist(), strict=True)) == expected

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.lake.crowd import crowd
 from tests.system.writers import SCHEMA, TABLES, rows
 
 import quire
@@ -18,13 +19,16 @@ class Unreliable:
     """A store's connection that does what it is asked and loses the answer, or does not even do it.
 
     `lose` holds what becomes of the next slots' writes: "answer" (done, but the answer is lost), "request" (not done),
-    or "taken" (done, and a repetition inside the client finds the key taken). Reads fail while `deaf` is set.
+    "taken" (done, and a repetition inside the client finds the key taken) or "heard" (done). Reads fail while
+    `deaf` is set.
     """
 
     def __init__(self, real: Any, *lose: str) -> None:
         self._real = real
         self.lose = list(lose)
         self.deaf = False
+        self.deaf_after: int | None = None
+        """Reads fail once so many slots were sent."""
         self.sent = 0
 
     def create(self, key: str, data: bytes) -> None:
@@ -35,13 +39,15 @@ class Unreliable:
         fault = self.lose.pop(0) if self.lose else None
         if fault != "request":
             self._real.create(key, data)
+        if fault == "heard":
+            return
         if fault == "taken":
             raise Failure(Reason.EXISTS, "precondition failed")
         if fault is not None:
             raise Failure(Reason.FAILED, "connection reset")
 
     def get(self, key: str) -> bytes:
-        if self.deaf:
+        if self.deaf or (self.deaf_after is not None and self.sent > self.deaf_after):
             raise Failure(Reason.FAILED, "connection reset")
         found: bytes = self._real.get(key)
         return found
@@ -121,6 +127,29 @@ def test_a_commit_that_landed_unheard_is_unknown_and_then_committed(lake: quire.
     assert found(lake) == [[7], [7]]
 
 
+@pytest.mark.parametrize("landed", [True, False])
+def test_every_member_of_a_group_can_settle_its_own_outcome(lake: quire.Lake, landed: bool) -> None:
+    connection = lose(lake)
+    with crowd(lake, lambda tx: tx["debits"].append(rows(1, 0))) as together:
+        for seq in (1, 2, 3):
+            together.commit(f"c{seq}", lambda tx, seq=seq: [tx[t].append(rows(1, seq)) for t in TABLES])  # type: ignore[misc]
+        # The first has a slot for itself, and is heard; the group is not.
+        connection.lose = ["heard", *(["answer"] if landed else ["request"] * 9)]
+        connection.deaf_after = 1
+
+    assert set(together.errors) == {"c1", "c2", "c3"}
+    connection.deaf_after = None
+    unknown = [together.errors[f"c{seq}"] for seq in (1, 2, 3)]
+    assert all(isinstance(error, quire.CommitUnknown) for error in unknown)
+    assert len({error.token for error in unknown}) == 3  # type: ignore[attr-defined]
+    if not landed:
+        assert {lake.outcome(error) for error in unknown} == {quire.Outcome.UNKNOWN}  # type: ignore[arg-type]
+        append(another(lake), 9)
+    settled = quire.Outcome.COMMITTED if landed else quire.Outcome.CONFLICT
+    assert [lake.outcome(error) for error in unknown] == [settled] * 3  # type: ignore[arg-type]
+    assert found(lake) == ([[0, 1, 2, 3], [1, 2, 3]] if landed else [[0, 9], [9]])
+
+
 def test_a_commit_that_never_landed_is_unknown_until_somebody_takes_its_slot(lake: quire.Lake) -> None:
     connection = lose(lake, "request", "request", "request", "request", "request", "request")
     connection.deaf = True
@@ -150,6 +179,25 @@ def test_a_transaction_with_an_unknown_outcome_is_over_and_knows_how_to_be_settl
     with pytest.raises(quire.errors.TransactionClosed):
         tx.commit()
     assert lake.outcome(tx) is quire.Outcome.COMMITTED
+
+
+def test_the_token_of_an_unknown_outcome_settles_it_elsewhere(lake: quire.Lake) -> None:
+    connection = lose(lake, "answer")
+    connection.deaf = True
+    with pytest.raises(quire.CommitUnknown) as unknown:
+        append(lake, 7)
+    connection.deaf = False
+    token = unknown.value.token
+    assert token is not None
+    assert unknown.value.to_dict()["token"] == token
+    elsewhere = another(lake)
+    assert elsewhere.outcome(token) is quire.Outcome.COMMITTED
+    log, slot, _ = token.split("/")
+    assert elsewhere.outcome(f"{log}/{slot}/{'0' * 16}") is quire.Outcome.CONFLICT
+    assert elsewhere.outcome(f"{log}/{int(slot) + 1}/{'0' * 16}") is quire.Outcome.UNKNOWN
+    for nonsense in ("", "x", f"../{slot}/abc", f"{log}/-1/abc", f"{log}/{slot}/", f"{log}/{slot}/a/b"):
+        with pytest.raises(quire.errors.InvalidInput):
+            elsewhere.outcome(nonsense)
 
 
 @pytest.mark.parametrize("landed", [True, False])

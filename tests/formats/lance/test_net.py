@@ -11,14 +11,15 @@ from hypothesis import strategies as st
 from lance.fragment import FragmentMetadata
 from tests.formats.lance.conftest import Tables, rows
 
-from quire.formats.lance.net import Net, split
+from quire.formats.lance.net import Net, in_turn
 
 
-@given(st.lists(st.tuples(st.integers(0, 2**31), st.integers(0, 2**32 - 1)), max_size=30))
-def test_addresses_split_into_fragments_and_distinct_rows(pairs: list[tuple[int, int]]) -> None:
-    found = split(np.array([(f << 32) | o for f, o in pairs], np.uint64))
-    assert {(f, int(o)) for f, offsets in found.items() for o in offsets} == set(pairs)
-    assert sum(len(o) for o in found.values()) == len(set(pairs))
+@given(st.lists(st.tuples(st.integers(0, 9), st.integers(0, 400_000)), max_size=20), st.integers(1, 300_000))
+def test_fragments_are_taken_in_turn_by_their_rows(given: list[tuple[int, int]], at_once: int) -> None:
+    sizes = dict(given)
+    groups = in_turn(sizes, at_once)
+    assert [number for group in groups for number in group] == list(sizes)
+    assert all(len(group) == 1 or sum(sizes[n] for n in group) <= at_once for group in groups)
 
 
 def fragment(count: int) -> FragmentMetadata:

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import contextvars
+import shutil
+import threading
+import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +17,10 @@ import pytest
 from tests.formats.lance.conftest import Tables, content, place, plain, rows
 
 import quire
-from quire.errors import DuplicateKeys, InvalidName, TableExists, Unsupported
+from quire.errors import DuplicateKeys, InvalidName, Refused, TableExists, Unsupported
+from quire.formats.protocol import IndexSpec
 from quire.ledger import Hint, write_hint
+from quire.store import Store, clock, metering
 
 
 def test_promotion_is_exact_and_idempotent(tables: Tables) -> None:
@@ -63,6 +70,121 @@ def test_a_foreign_write_is_reported_and_never_overwritten(tables: Tables) -> No
     done = tables.format.promote(second, commit="2.0", table="t")
     assert (done.outcome, done.version) == ("foreign", 2)
     assert tables.head(first).to_table()["id"].to_pylist() == [1, 77]
+
+
+def test_a_promotion_asks_for_nothing_twice(tables: Tables) -> None:
+    """The first one reads HEAD to see whose it is; later ones know that as long as its number is the same."""
+    pin = tables.append(tables.create(rows(1)), 2)
+    for expected in ({"get": 2}, {"get": 1}, {"get": 1}):
+        with metering() as cost:
+            assert tables.format.promote(pin, commit=f"{pin.counter}.0", table="t").outcome == "promoted"
+        assert cost.requests == {"list": 1, "put": 1, "create": 1, **expected}
+        assert not cost.external
+        pin = tables.append(pin, pin.counter + 1)
+    assert tables.head(pin).count_rows() == 4
+
+
+def test_what_is_known_of_a_head_is_not_believed_when_its_number_changed(tables: Tables) -> None:
+    pin = tables.append(tables.create(rows(1)), 2)
+    assert tables.format.promote(pin, commit="2.0", table="t").outcome == "promoted"
+    lance.write_dataset(rows(77), tables.uri(pin), mode="append")
+    later = tables.append(pin, 3)
+    done = tables.format.promote(later, commit="3.0", table="t")
+    assert (done.outcome, done.version) == ("foreign", 3)
+    assert tables.head(pin).to_table()["id"].to_pylist() == [1, 2, 77]
+
+
+@pytest.mark.parametrize("rival", ["plain writer", "other backfill of this state", "other backfill of an older state"])
+def test_whoever_comes_between_the_look_and_the_write_stays(
+    tables: Tables, monkeypatch: pytest.MonkeyPatch, rival: str
+) -> None:
+    second = tables.append(tables.create(rows(1)), 2)
+    third = tables.append(second, 3)
+    other = Tables(tables.folder)
+    rivals: dict[str, tuple[Callable[[], Any], str, list[int]]] = {
+        "plain writer": (lambda: lance.write_dataset(rows(77), tables.uri(third), mode="append"), "foreign", [1, 77]),
+        "other backfill of this state": (
+            lambda: other.format.promote(third, commit="3.0", table="t"),
+            "current",
+            [1, 2, 3],
+        ),
+        "other backfill of an older state": (
+            lambda: other.format.promote(second, commit="2.0", table="t"),
+            "behind",
+            [1, 2],
+        ),
+    }
+    act, outcome, expected = rivals[rival]
+    create = Store.create
+
+    def late(self: Store, key: str, *args: Any, **options: Any) -> Any:
+        monkeypatch.setattr(Store, "create", create)
+        act()
+        return create(self, key, *args, **options)
+
+    monkeypatch.setattr(Store, "create", late)
+    assert tables.format.promote(third, commit="3.0", table="t").outcome == outcome
+    assert tables.head(third).to_table()["id"].to_pylist() == expected
+    assert tables.head(third).version == 2
+
+
+def test_a_promoted_version_is_what_lance_itself_would_have_made(tables: Tables, tmp_path: Path) -> None:
+    first = tables.create(rows(1, 2))
+    pin = tables.change(first, lambda w: w.append(rows(3), missing="error"), lambda w: w.delete("id = 1"))
+    pin = tables.change(pin, lambda w: w.create_index(IndexSpec("id", "BTREE", "by_id"), replace=False))
+    copy = shutil.copytree(tables.uri(pin), tmp_path / "copy").as_posix()
+    tables.format.promote(pin, commit="3.0", table="t")
+    theirs = lance.LanceDataset.commit(copy, lance.LanceOperation.Restore(int(pin.version)), read_version=1)
+    ours = tables.head(pin)
+    assert ours.version == theirs.version == 2
+    assert ours.to_table() == theirs.to_table()
+    assert [f.metadata.to_json() for f in ours.get_fragments()] == [
+        f.metadata.to_json() for f in theirs.get_fragments()
+    ]
+    assert [i["uuid"] for i in ours.list_indices()] == [i["uuid"] for i in theirs.list_indices()] != []
+    made = ours.read_transaction(2)
+    assert (Path(tables.uri(pin)) / "_transactions" / f"{made.read_version}-{made.uuid}.txn").is_file()
+    assert lance.write_dataset(rows(9), tables.uri(pin), mode="append").version == 3
+
+
+def test_commits_that_follow_one_another_share_a_backfill(tmp_path: Path) -> None:
+    """The first is promoted at once, the others when a second is over, or when somebody asks."""
+
+    class Standing(clock.World):
+        now_is = 1000.0
+
+        def monotonic(self) -> float:
+            return self.now_is
+
+        def start(self, work: Callable[[], object], name: str) -> threading.Thread:
+            thread = threading.Thread(target=contextvars.copy_context().run, args=(work,), name=name, daemon=True)
+            thread.start()
+            return thread
+
+    def settle(lake: quire.Lake) -> None:
+        background = lake._background
+        while background._busy or any(due <= world.now_is for due, _ in background._tasks.values()):
+            time.sleep(0.001)
+
+    world = Standing()
+    with clock.using(world), quire.create(tmp_path / "lake") as lake:
+        lake.create_table("t", rows(1))
+        lake.flush()
+        world.now_is += 10
+        seen = []
+        for number in range(2, 8):
+            if number == 7:
+                world.now_is += 1
+            with lake.transaction() as tx:
+                tx["t"].append(rows(number))
+            settle(lake)
+            seen.append(len(plain(lake, "t")))
+        assert seen == [2, 2, 2, 2, 2, 7]
+        with lake.transaction() as tx:
+            tx["t"].append(rows(8))
+        lake.flush()
+        assert len(plain(lake, "t")) == 8
+        assert lance.dataset(place(lake, "t")).version == 4
 
 
 def test_plain_lance_and_lancedb_read_and_search_backfilled_tables(lake: quire.Lake) -> None:
@@ -156,7 +278,8 @@ def test_backfill_never_lets_lance_clean_up_what_commits_pin(tmp_path: Path) -> 
     assert lake["t"].count() == 3
 
 
-def test_a_table_that_was_dropped_and_registered_again_is_backfilled(tmp_path: Path) -> None:
+def test_a_table_that_was_dropped_is_registered_again_as_a_copy(tmp_path: Path) -> None:
+    """Its own folder belongs to the lake, which may be cleaning it up."""
     lake = quire.create(tmp_path / "lake", backfill=False)
     lake.create_table("t", [{"id": 0}])
     for number in (1, 2):
@@ -166,6 +289,9 @@ def test_a_table_that_was_dropped_and_registered_again_is_backfilled(tmp_path: P
     where = f"{lake.uri}/{lake['t'].describe()['location']}"
     with lake.transaction() as tx:
         tx.drop_table("t")
+    with pytest.raises(Refused, match="belongs to this lake"), lake.transaction() as tx:
+        tx.register_table("again", where)
+    where = shutil.copytree(where, tmp_path / "copy.lance").as_posix()
     with lake.transaction() as tx:
         tx.register_table("again", where)
     with lake.transaction() as tx:

@@ -1,0 +1,76 @@
+"""Every verb costs what the golden file says, on the smallest and the largest lakes; `make costs` measures all."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from quire.testing.costs import (
+    CONDITIONS,
+    LARGEST,
+    LARGEST_GRAPH,
+    SMALLEST,
+    SMALLEST_GRAPH,
+    VERBS,
+    Condition,
+    Golden,
+    Laboratory,
+    Verb,
+    moved,
+)
+from quire.testing.costs.hops import three_ways
+from quire.testing.costs.verbs import RACES, ROWS, TABLES
+
+pytestmark = [pytest.mark.s3, pytest.mark.slow, pytest.mark.timeout(900)]
+
+TRANSACTIONS = (*ROWS, *TABLES, *RACES)
+CAP = 8
+
+
+def smallest(verb: Verb) -> Condition:
+    """The smallest lake that a verb suits."""
+    return next(c for c in CONDITIONS if verb.suits(c))
+
+
+@pytest.mark.parametrize("verb", VERBS, ids=lambda verb: verb.name)
+def test_a_verb_costs_what_is_written_and_its_hops_are_the_same_three_ways(
+    laboratory: Laboratory, golden: Golden, verb: Verb
+) -> None:
+    condition = smallest(verb)
+    hops = three_ways(laboratory, verb, condition)
+    wrong = moved(verb, condition, golden.bill(verb, condition), hops.bill)
+    if not hops.agree:
+        wrong.append(f"{hops}: they should agree; {hops.walls}")
+    if verb in TRANSACTIONS and hops.receipt != hops.meter:
+        wrong.append(f"{hops}: the receipt should say so too")
+    if hops.counted != hops.bill.total:
+        wrong.append(f"{hops}: the meter counted {hops.counted} of {hops.bill.total} requests")
+    assert not wrong, "\n".join(wrong)
+
+
+@pytest.mark.parametrize(
+    ("condition", "cap"),
+    [
+        (replace(SMALLEST, maintained=False), None),
+        (LARGEST, CAP),
+        (replace(LARGEST, maintained=False), None),
+        (LARGEST_GRAPH, CAP),
+        (replace(SMALLEST_GRAPH, maintained=False), None),
+    ],
+    ids=str,
+)
+def test_a_lake_costs_what_is_written(
+    laboratory: Laboratory, golden: Golden, condition: Condition, cap: int | None
+) -> None:
+    """With a cap on what may be at the server at once, neither a count nor a hop moves."""
+    wrong = []
+    laboratory.proxy.concurrency = cap
+    try:
+        for verb in VERBS:
+            if verb.suits(condition) and (verb.important or condition.is_smallest):
+                written = golden.bill(verb, condition)
+                wrong += moved(verb, condition, written, laboratory.settled(verb, condition, written))
+    finally:
+        laboratory.proxy.concurrency = None
+    assert not wrong, "\n".join(wrong)
