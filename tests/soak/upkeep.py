@@ -38,6 +38,9 @@ class Plan:
     seconds: float
     older_than: float
     """Seconds for which a reader without a lease may rely on its snapshot."""
+    rewrites: int
+    deleted: int
+    """The run goes on until so many rewrites have landed and so many files are gone, however slow the machine is."""
 
     def open(self, author: str) -> quire.Lake:
         return quire.open(self.uri, storage_options=self.options, author=author)
@@ -104,8 +107,8 @@ def write(plan: Plan, lake: quire.Lake, number: int, done: Done) -> None:
     mine = range(number * THINGS, (number + 1) * THINGS)
     done.rows = dict.fromkeys(mine, (0, 0))
     of: dict[int, list[str]] = {thing: [] for thing in mine}
-    until = time.monotonic() + plan.seconds
-    while time.monotonic() < until and len(done.errors) < 5:
+    began = time.monotonic()
+    while goes_on(plan, began) and len(done.errors) < 5:
         done.counts["begun"] += 1
         thing = chance.choice(mine)
         count, changes = done.rows[thing]
@@ -123,6 +126,20 @@ def write(plan: Plan, lake: quire.Lake, number: int, done: Done) -> None:
         done.counts["again"] += change.runs - 1
     done.events = {id for ids in of.values() for id in ids}
     (Path(plan.folder) / f"finished-{number}").touch()
+
+
+def goes_on(plan: Plan, began: float) -> bool:
+    """Whether writers go on: for the length of the run, and then until upkeep has had enough to do."""
+    spent = time.monotonic() - began
+    return spent < plan.seconds or (spent < 10 * plan.seconds and not enough(plan, "optimizer", "collector"))
+
+
+def enough(plan: Plan, *who: str) -> bool:
+    return all((Path(plan.folder) / f"enough-{name}").exists() for name in who)
+
+
+def tell_enough(plan: Plan, who: str) -> None:
+    (Path(plan.folder) / f"enough-{who}").touch()
 
 
 def finished(plan: Plan) -> bool:
@@ -208,6 +225,8 @@ def optimize(plan: Plan, lake: quire.Lake, number: int, done: Done) -> None:
             done.counts["indexes"] += len(table.indexes) if table.outcome == "optimized" else 0
             if table.outcome == "failed":
                 done.errors.append(f"optimize {table.table}: {table.detail}")
+        if done.counts["rewrites"] >= plan.rewrites:
+            tell_enough(plan, "optimizer")
         time.sleep(0.1)
 
 
@@ -221,4 +240,6 @@ def cleanup(plan: Plan, lake: quire.Lake, number: int, done: Done) -> None:
         done.counts["cleanups"] += 1
         done.counts["deleted"] += told.files
         done.counts["buried"] += told.slots
+        if done.counts["deleted"] >= plan.deleted:
+            tell_enough(plan, "collector")
         time.sleep(0.2)

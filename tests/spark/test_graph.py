@@ -9,13 +9,17 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from tests.graph.embed.service import serving
 
 import quire
 from quire.errors import EmbedderError, IntegrityError, InvalidInput, NotFound, QuireError, Refused
 from quire.graph.embed import HashEmbedder, OpenAIEmbedder
+from quire.graph.integrity.changes import catalog_of
 from quire.spark import graph as spark_graph
+from quire.spark.graph import inputs
 from quire.spark.graph.reading import portable
 
 SCHEMA = """
@@ -266,7 +270,55 @@ def test_an_embedder_is_held_to_the_schema_and_its_errors_are_told(tmp_path: Pat
     done = graph.load(source, engine=spark, progress=lambda name, rows: seen.append((Path(name).name, rows)))
     assert done.types["Doc"].unembedded == 0
     assert graph.lake["node:Doc"].to_pylist()[0]["vec"] == pytest.approx(HashEmbedder(4).embed(["tea"])[0])
-    assert seen == [("embedding Doc.vec", 1), ("a.jsonl", 1)]
+    assert seen[-2:] == [("embedding Doc.vec", 1), ("a.jsonl", 1)]
+    assert set(seen[:-2]) == {("0 of 1 parts", 0), ("1 of 1 parts", 0)}
+
+
+def test_a_large_file_is_read_by_several_tasks_and_every_line_keeps_its_number(
+    both: tuple[quire.Graph, quire.Graph], spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here, there = both
+    monkeypatch.setattr(inputs, "SHARE", 700)
+    rows = [node("Person", name=f"p{i}", age=i) for i in range(100)]
+    lines = [json.dumps(row, separators=(", \r", ":")) for row in rows]  # a lone \r is white space of JSON
+    lines[40:40] = ["", "no json at all", json.dumps(node("Person", name="old", age=900))]
+    source = tmp_path / "people.jsonl"
+    source.write_bytes("\ufeff".encode() + "\r\n".join(lines).encode())  # and the last line has no end
+    assert len(taken := inputs.taken_apart(spark, inputs.inputs_of(str(source), catalog(there))[0].parts)) > 5
+    assert taken[-1].share is not None
+    assert 80 < taken[-1].share.before < 103
+    seen: dict[str, int] = {}
+    told = [
+        one.load(str(source), engine=engine, skip_rejects=2, progress=seen.__setitem__)
+        for one, engine in ((here, "local"), (there, spark))
+    ]
+    assert [[(v.line, v.rule) for v in done.violations] for done in told] == [[(42, "json"), (43, "range")]] * 2
+    assert there.lake["node:Person"].count() == here.lake["node:Person"].count() == 100
+    assert [len(files(one)) for one in (here, there)] == [1, len(taken)]
+    assert seen[str(source)] == 101
+
+
+def test_row_groups_of_a_large_file_are_read_by_several_tasks(
+    both: tuple[quire.Graph, quire.Graph], spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, there = both
+    monkeypatch.setattr(inputs, "SHARE", 100)
+    table = pa.table({"name": [f"p{i}" for i in range(50)], "age": pa.array([*range(49), 900], pa.int32())})
+    pq.write_table(table, tmp_path / "Person.parquet", row_group_size=10)
+    with pytest.raises(IntegrityError) as caught:
+        there.load(str(tmp_path / "Person.parquet"), engine=spark)
+    assert [(v["line"], v["rule"]) for v in caught.value.fields["violations"]] == [(50, "range")]
+    assert there.load(str(tmp_path / "Person.parquet"), engine=spark, skip_rejects=1).rows == 49
+    assert len(files(there)) == 5
+
+
+def catalog(graph: quire.Graph) -> Any:
+    return catalog_of(graph.lake.transaction())
+
+
+def files(graph: quire.Graph) -> list[Any]:
+    """The fragments of the people, one at least for each task that wrote any."""
+    return list(graph.lake["node:Person"].parts()[1])
 
 
 def test_an_embedder_that_cannot_travel_is_refused(both: tuple[quire.Graph, quire.Graph], spark: Any) -> None:

@@ -17,6 +17,7 @@ import numpy as np
 from quire.errors import InvalidInput
 from quire.graph.load.lines import Lines
 from quire.graph.load.readers import open_csv
+from quire.graph.load.shares import SHARE, byte_ranges, count_lines, lines_between, row_groups
 from quire.graph.load.sources import explained as readable
 from quire.pipeline.json_lines import JsonLines
 from quire.pipeline.mapping import COMPRESSED, Format
@@ -25,7 +26,7 @@ from quire.store import inputs
 if TYPE_CHECKING:
     import pyarrow as pa
 
-PIECE = 128 << 20
+PIECE = SHARE
 """Bytes of a file that one task reads, if the file can be taken apart."""
 BLOCK = 8 << 20
 BATCH = 65_536
@@ -125,55 +126,15 @@ class Piece:
     def _json(self, tell: Tell) -> Iterator[Numbered]:
         rows = JsonLines(tell)
         with self._stream() as stream:
-            for block in self._blocks(stream):
+            for block in lines_between(stream, self.start, self.end):
                 yield from rows.of(block)
-
-    def _blocks(self, stream: Any) -> Iterator[bytes]:
-        """Whole lines, about `BLOCK` bytes of them at once: those that begin in the piece."""
-        at, rest = self.start, b""
-        if self.start:  # the line that crosses the border belongs to the piece before
-            stream.seek(self.start - 1)
-            at, rest = _after_line(stream, self.start - 1)
-        while self.end is None or at < self.end:
-            data = rest or stream.read(BLOCK)
-            rest = b""
-            if not data:
-                return
-            if self.end is not None and at + len(data) >= self.end:
-                cut = data.find(b"\n", self.end - at - 1) + 1
-                while not cut and (more := stream.read(BLOCK)):
-                    cut = more.find(b"\n") + 1
-                    data += more[: cut or None]
-                    cut = len(data) if cut else 0
-                yield data[: cut or None]
-                return
-            whole = data.rfind(b"\n") + 1
-            if not whole:
-                more = stream.read(BLOCK)
-                if more:
-                    rest = data + more
-                    continue
-                whole = len(data)
-            yield data[:whole]
-            at, rest = at + whole, data[whole:] + stream.read(BLOCK) if whole < len(data) else b""
 
     def first_line(self) -> int:
         """The number in its file of the first line of the piece. Everything before it is read to know that."""
         if not self.start or self.format != "jsonl":
             return 1
-        whole = replace(self, start=0, end=self.start)
-        with whole._stream() as stream:
-            return 1 + sum(block.count(b"\n") for block in whole._blocks(stream))
-
-
-def _after_line(stream: Any, at: int) -> tuple[int, bytes]:
-    """Where the first line begins after the one that `at` is in, and what was read of it."""
-    while data := stream.read(BLOCK):
-        end = data.find(b"\n") + 1
-        if end:
-            return at + end, data[end:]
-        at += len(data)
-    return at, b""
+        with self._stream() as stream:
+            return 1 + count_lines(stream, 0, self.start)
 
 
 def pieces(path: str, format: Format, options: dict[str, str], *, apart: bool = True) -> list[Piece]:
@@ -183,25 +144,11 @@ def pieces(path: str, format: Format, options: dict[str, str], *, apart: bool = 
     if size <= PIECE or not apart or _compression(path) or format not in ("parquet", "jsonl"):
         return [whole]
     if format == "parquet":
-        with explained(path):
-            return _row_groups(whole)
-    starts = list(range(0, size, PIECE))
-    return [replace(whole, start=s, end=min(s + PIECE, size), size=min(PIECE, size - s)) for s in starts]
-
-
-def _row_groups(whole: Piece) -> list[Piece]:
-    import pyarrow.parquet as pq
-
-    found, start, rows, before, taken = [], 0, 0, 0, 0
-    with whole._opened() as stream, pq.ParquetFile(stream) as file:
-        groups = [file.metadata.row_group(n) for n in range(file.metadata.num_row_groups)]
-    for number, group in enumerate(groups):
-        sizes = (group.column(i).total_compressed_size for i in range(group.num_columns))
-        taken, rows = taken + sum(sizes), rows + group.num_rows
-        if taken >= PIECE or number + 1 == len(groups):
-            found.append(replace(whole, start=start, end=number + 1, before=before, size=taken))
-            start, taken, before = number + 1, 0, rows
-    return found
+        with explained(path), whole._opened() as stream:
+            shares = row_groups(stream, PIECE)
+    else:
+        shares = byte_ranges(size, PIECE)
+    return [replace(whole, start=s.start, end=s.end, before=s.before, size=s.size) for s in shares]
 
 
 def grouped(sizes: Sequence[int], slots: int) -> list[list[int]]:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +18,7 @@ from quire.graph.integrity.violations import Violation
 from quire.graph.load.gather import Gathering, Ids
 from quire.graph.load.lines import Lines
 from quire.graph.load.rejects import Rejects
+from quire.graph.load.shares import lines_between
 from quire.graph.load.sources import Numbered, Part, explained, opened
 from quire.graph.load.typed import Rows, Typist
 from quire.store.inputs import is_remote, open_input
@@ -61,8 +64,8 @@ class Reader:
         if part.entity is not None:
             self.into.touch(part.entity)  # also when it has no row: an overwrite leaves none then
         if part.format == "ndjson":
-            with opened(part) as stream, explained(part.name or "<stream>"):
-                self._lines(part, stream)
+            with _opened_lines(part) as lines, explained(part.name or "<stream>"):
+                self._lines(part, lines)
         elif part.format == "rows":
             self._objects(part)
         elif isinstance(part.data, Numbered):
@@ -77,10 +80,11 @@ class Reader:
 
     # -- NDJSON and lists of rows -----------------------------------------------------------------------------
 
-    def _lines(self, part: Part, stream: Any) -> None:
+    def _lines(self, part: Part, lines: Iterable[bytes]) -> None:
         decode = msgspec.json.Decoder(Envelope).decode if part.entity is None else msgspec.json.Decoder(dict).decode
         taken = 0
-        for number, line in enumerate(_split(stream), start=1):
+        before = 0 if part.share is None else part.share.before
+        for number, line in enumerate(lines, start=before + 1):
             if number == 1:
                 line = line.removeprefix(b"\xef\xbb\xbf")
             if not line.strip():
@@ -189,7 +193,8 @@ class Reader:
         assert entity is not None
         self.into.touch(entity)
         typist = self._typist(part, entity)
-        places = Lines() if part.format == "csv" else Lines(row=1, line=1)
+        first = 1 if part.share is None else part.share.before + 1
+        places = Lines() if part.format == "csv" else Lines(row=first, line=first)
         names: list[str] | None = None
         for batch in self._batches(part, places):
             if names is None:
@@ -292,10 +297,20 @@ def _replayed(stream: Any, part: Part) -> Any:
     return stream if isinstance(stream, pa.NativeFile) else pa.PythonFile(stream, mode="r")
 
 
+@contextmanager
+def _opened_lines(part: Part) -> Iterator[Iterable[bytes]]:
+    """The lines of a file, or of a share of it."""
+    if part.share is None:
+        with opened(part) as stream:
+            yield _split(stream)
+        return
+    with explained(part.data), open_input(part.data, part.options) as file:
+        blocks = lines_between(file, part.share.start, part.share.end)
+        yield (line for block in blocks for line in io.BytesIO(block))
+
+
 def _split(stream: Any) -> Iterable[bytes]:
     """Lines of a stream of bytes."""
-    import io
-
     import pyarrow as pa
 
     if isinstance(stream, pa.NativeFile):
@@ -328,7 +343,9 @@ def _parquet(part: Part) -> Iterator[pa.RecordBatch]:
     groups = [file.metadata.row_group(i) for i in range(file.metadata.num_row_groups)]
     widest = max((g.total_byte_size / g.num_rows for g in groups if g.num_rows), default=0.0)
     # Rows may hold documents and images: then few of them are read at once.
-    for batch in file.iter_batches(batch_size=max(1, min(BLOCK, int(BLOCK_BYTES / max(widest, 1.0))))):
+    size = max(1, min(BLOCK, int(BLOCK_BYTES / max(widest, 1.0))))
+    mine = None if part.share is None else list(range(part.share.start, part.share.end))
+    for batch in file.iter_batches(batch_size=size, row_groups=mine):
         yield from arrow_source(batch).batches
 
 

@@ -12,6 +12,7 @@ from typing import IO, TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
 
 from quire.errors import InvalidInput, NotFound, StorageError
 from quire.graph.catalog import Catalog, Entity
+from quire.graph.load.shares import Share
 from quire.store import inputs
 from quire.store.credentials import carried
 
@@ -60,6 +61,12 @@ class Part:
     entity: Entity | None
     options: Mapping[str, str] = field(default_factory=dict, repr=False)
     """Of the store that a file in a bucket lies in. They hold credentials and travel with it."""
+    share: Share | None = None
+    """What is read of a file that several tasks read."""
+
+    @property
+    def compressed(self) -> bool:
+        return isinstance(self.data, str) and PurePath(self.data).suffix.lower() in _COMPRESSED
 
 
 def options_of(tx: Transaction) -> dict[str, str]:

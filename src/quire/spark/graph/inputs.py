@@ -5,11 +5,16 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from quire.errors import InvalidInput
 from quire.graph.catalog import Catalog, Entity
-from quire.graph.load.sources import Format, Numbered, Part, parts
+from quire.graph.load.shares import SHARE, byte_ranges, count_lines, row_groups
+from quire.graph.load.sources import Format, Numbered, Part, explained, parts
+from quire.spark import jobs
+from quire.store import run_parallel
+from quire.store.inputs import open_input, size_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -78,6 +83,53 @@ def _of_type(
     if kinds[0] == "node":
         return inputs_of(source, catalog, name, None, format, options)
     return inputs_of(source, catalog, None, name, format, options)
+
+
+def taken_apart(spark: Any, given: Sequence[Part]) -> list[Part]:
+    """The same parts, large files of Parquet and of lines as shares that several tasks read.
+
+    Tasks count the lines before each share first, so that every row is told of by its line in the file.
+    """
+    sizes = run_parallel([partial(_size, part) for part in given])
+    found: list[list[Part]] = []
+    for part, size in zip(given, sizes, strict=True):
+        if size <= SHARE:
+            found.append([part])
+            continue
+        if part.format == "parquet":
+            with explained(part.data), open_input(part.data, part.options) as stream:
+                shares = row_groups(stream, SHARE)
+        else:
+            shares = byte_ranges(size, SHARE)
+        found.append([replace(part, share=share) for share in shares] or [part])
+    _number(spark, [some for some in found if some[0].format == "ndjson" and some[0].share is not None])
+    return [part for some in found for part in some]
+
+
+def _size(part: Part) -> int:
+    """Bytes of a file that can be taken apart; 0 for everything else."""
+    if not isinstance(part.data, str) or part.format not in ("parquet", "ndjson") or part.compressed:
+        return 0
+    return size_of(part.data, part.options)
+
+
+def _number(spark: Any, files: Sequence[list[Part]]) -> None:
+    """Tell the shares of each file how many lines come before them."""
+    every = [part for parts_ in files for part in parts_[:-1]]
+
+    def count(number: int) -> jobs.Answer:
+        part = every[number]
+        assert part.share is not None
+        with explained(part.data), open_input(part.data, part.options) as stream:
+            return {"lines": count_lines(stream, part.share.start, part.share.end)}, b""
+
+    counted = iter([head["lines"] for head, _ in jobs.on_numbers(spark, len(every), count)])
+    for parts_ in files:
+        before = 0
+        for position, part in enumerate(parts_):
+            assert part.share is not None
+            parts_[position] = replace(part, share=replace(part.share, before=before))
+            before += next(counted) if position + 1 < len(parts_) else 0
 
 
 def absolute(path: str) -> str:

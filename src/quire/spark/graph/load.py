@@ -32,7 +32,7 @@ from quire.graph.load.typed import Typist
 from quire.graph.load.write import TEXT, Mode
 from quire.spark import jobs
 from quire.spark.graph.clashes import Clashes
-from quire.spark.graph.inputs import Input, absolute, entities_of, inputs_of
+from quire.spark.graph.inputs import Input, absolute, entities_of, inputs_of, taken_apart
 from quire.spark.graph.merging import Merging
 from quire.spark.graph.reading import How, Task, portable
 from quire.spark.graph.rejects import Folder, Told, culprits, reject
@@ -68,8 +68,9 @@ def load(
     """What `graph.load` does, with executors: files, patterns, frames of Spark, or a dict of these by type.
 
     Files must be where the executors can read them. `rejects` is a folder or an address to which every task that left
-    rows out writes a file of NDJSON. The embedder of the graph is sent to the tasks. `progress` is told of every part
-    when all are read. Lines of a frame are counted in each of its partitions.
+    rows out writes a file of NDJSON. The embedder of the graph is sent to the tasks. Large files of Parquet and of
+    lines are read by several. `progress` hears how many parts are read, and the rows of each when all are. Lines of a
+    frame are counted in each of its partitions.
     """
     if mode not in MODES:
         raise InvalidInput(f"There is no mode {mode!r}.", next=f"Use one of {', '.join(MODES)}.")
@@ -118,6 +119,7 @@ class Load:
     embedder: Any = field(default=None, repr=False)
     dry_run: bool = False
     unembedded: Counter[str] = field(default_factory=Counter)
+    seen: Counter[str] = field(default_factory=Counter)
 
     few: ClassVar[int] = FEW
     """Up to this many rows are compared without a shuffle."""
@@ -188,7 +190,8 @@ class Load:
         self.unembedded.update(told["unembedded"])
         if self.progress is not None:
             for name, rows in told["seen"].items():
-                self.progress(name, rows)
+                self.seen[name] += rows  # of all shares of a file
+                self.progress(name, self.seen[name])
         self.rejects.tell([Violation(**v) for v in told["violations"]], told["count"])
 
     def _answers(
@@ -196,9 +199,9 @@ class Load:
     ) -> list[tuple[Entity | None, dict[str, Any]]]:
         """What each part is declared to hold, and what was found in it."""
         if one.frame is None:
-            given = one.parts
+            given = taken_apart(self.spark, one.parts)
             work = lambda n: task(given[n], f"{number:03}-{n:05}")  # noqa: E731 - a closure that is sent
-            answers = jobs.on_numbers(self.spark, len(given), work)
+            answers = jobs.on_numbers(self.spark, len(given), work, self._telling())
             return [(part.entity, head) for part, (head, _) in zip(given, answers, strict=True)]
         entity = one.entity
         assert entity is not None
@@ -211,6 +214,13 @@ class Load:
             return []
         answers = jobs.on_rows(one.frame, partial(_read_partition, task, entity, number))
         return [(entity, head) for head, _ in answers if head]
+
+    def _telling(self) -> Any:
+        """Says how many parts are read while tasks read them; how many rows they had is known afterwards."""
+        tell = self.progress
+        if tell is None:
+            return None
+        return lambda done, total: tell(f"{done} of {total} parts", 0)
 
     # -- writing ----------------------------------------------------------------------------------------------
 
