@@ -5,6 +5,7 @@ from __future__ import annotations
 import multiprocessing
 import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -75,6 +76,20 @@ def test_a_handle_opened_after_the_claim_writes_and_a_second_claim_fences_the_fi
         append(lake, 99)
     append(later, 3)
     assert ids(later) == [1, 2, 3]
+
+
+def test_a_claim_fences_no_thread_of_its_own_handle(lake: quire.Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever can see that the branch was claimed can see by whom."""
+    live, seen = lake._live, []
+    won = live.won
+
+    def watched(state: Any, record: Any) -> Any:
+        seen.append((live.epoch, record.epoch))
+        return won(state, record)
+
+    monkeypatch.setattr(live, "won", watched)
+    epoch = lake.claim()
+    assert seen == [(epoch, epoch)]
 
 
 def test_claimers_that_race_all_win_and_only_the_last_stays(lake: quire.Lake) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 import time
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
@@ -10,14 +11,15 @@ from pathlib import Path
 from typing import Any
 
 import lance
+import msgspec
 import pytest
 
 import quire
 from quire import errors
 from quire.errors import InvalidInput, Revoked, SnapshotExpired
-from quire.lake import retention
+from quire.lake import cleanup, retention
 from quire.lake.cleanup import Cleaned, Collector
-from quire.ledger import FORMAT, Record, decode, slot_key
+from quire.ledger import FORMAT, Hint, Record, decode, encode, slot_key
 from quire.ledger.protectors import Lease, Note, lease_key, note_key
 from quire.store import Outcome, Store
 
@@ -71,8 +73,8 @@ def place(lake: quire.Lake, name: str = "t") -> str:
 
 
 def clean(lake: quire.Lake, **options: Any) -> Cleaned:
-    """Clean up as if a minute had passed since everything was written."""
-    lake.flush()
+    """Clean up as if a minute had passed since everything was written, and no note of a slow write was left."""
+    lake.close()
     age(lake.uri)
     return lake.cleanup(**{**NOW, **options})
 
@@ -249,6 +251,19 @@ def test_a_plain_head_that_is_behind_is_left_alone(uri: str) -> None:
         lake.backfill()
         assert clean(lake).files > 0
         assert lake.verify().ok
+
+
+def test_tables_that_are_left_alone_are_no_reason_for_another_floor(uri: str) -> None:
+    with quire.create(uri, backfill=False) as lake:
+        lake.create_table("t", [{"id": 0, "v": 0}], key="id")
+        for i in range(1, 6):
+            write(lake, 0, i)
+        said = clean(lake).skipped["t"]
+        assert "quire backfill" in said
+        slots = [clean(lake) and lake._live.refresh().slot for _ in range(3)]
+        assert len(set(slots)) == 1
+        lake.backfill()
+        assert clean(lake).files > 0
 
 
 def test_a_plain_write_that_was_not_adopted_is_kept(lake: quire.Lake, uri: str) -> None:
@@ -522,6 +537,107 @@ def test_a_reader_without_a_lease_gets_a_typed_error(lake: quire.Lake, uri: str)
     assert caught.value.next
 
 
+@pytest.mark.parametrize("query", ["select sum(v) from t", "select * from t where id = 1", "select count(v) from t"])
+def test_sql_on_an_expired_snapshot_does_not_blame_the_query(lake: quire.Lake, uri: str, query: str) -> None:
+    write(lake, 1)
+    with quire.open(uri, read_only=True) as reader:
+        snapshot = reader.snapshot()
+        with lake.transaction("all new") as tx:
+            tx["t"].overwrite([{"id": 9, "v": 9}])
+        clean(lake)
+        with pytest.raises(SnapshotExpired):
+            snapshot.sql(query).to_arrow()
+
+
+def test_a_lying_hint_does_not_keep_plain_readers_behind(lake: quire.Lake, uri: str) -> None:
+    """As in a lake that was restored from a copy whose hint was newer than its log."""
+    lake.flush()
+    hint = Path(uri, "_quire", "hint-main.json")
+    told = decode(hint.read_bytes(), Hint, "hint")
+    hint.write_bytes(encode(msgspec.structs.replace(told, head=1000, backfilled=1000)))
+    for n in range(1, 3):
+        with quire.open(uri) as again:
+            write(again, n)
+        assert lance.dataset(f"{uri}/{place(lake)}").count_rows() == n + 1
+    assert decode(hint.read_bytes(), Hint, "hint").head < 1000
+
+
+def test_a_revert_on_a_branch_keeps_what_it_brings_back(
+    lake: quire.Lake, uri: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The floor of the branch is published, then the revert looks, then the floor of main is: it sees none of them."""
+    with lake.transaction("replaced") as tx:
+        tx["t"].overwrite([{"id": 9, "v": 9}])
+    replaced = tx.receipt.commit  # type: ignore[union-attr]
+    lake.create_table("u", [{"id": 0, "v": 0}], key="id")
+    lake.create_branch("exp")
+    with quire.open(uri, branch="exp") as branch:
+        branch.create_table("own", [{"id": 0}])
+        write(lake, 1, table="u")
+        of_branch, at_commit, go = (threading.Event() for _ in range(3))
+        told: list[Any] = []
+
+        def revert() -> None:
+            told.append(branch.revert(replaced).commit)
+
+        reverting = threading.Thread(target=revert)
+        real_mark, real_commit, real_gather = cleanup.mark, quire.Transaction.commit, retention.gather
+
+        def mark(live: Any, *given: Any, **more: Any) -> Any:
+            if live.name == "exp":
+                done = real_mark(live, *given, **more)
+                of_branch.set()
+                return done
+            of_branch.wait(20)
+            reverting.start()
+            at_commit.wait(20)
+            return real_mark(live, *given, **more)
+
+        def commit(tx: quire.Transaction) -> Any:
+            if threading.current_thread() is reverting:
+                at_commit.set()
+                go.wait(20)
+            return real_commit(tx)
+
+        gathered: list[Any] = []
+
+        def gather(*given: Any) -> Any:
+            gathered.append(real_gather(*given))
+            if len(gathered) == 2:  # the heads are read, and the revert comes after them
+                go.set()
+                reverting.join(20)
+            return gathered[-1]
+
+        monkeypatch.setattr(cleanup, "mark", mark)
+        monkeypatch.setattr(quire.Transaction, "commit", commit)
+        monkeypatch.setattr(retention, "gather", gather)
+        clean(lake)
+        assert told == [branch.snapshot().commit]
+        assert len(gathered) == 2
+        monkeypatch.undo()
+        assert values(branch["t"]) == [(0, 0)]
+        assert lake.verify().ok
+        assert not list(Path(uri, "_quire", "leases").glob("*"))  # it is given back
+
+
+def test_a_forked_child_leaves_its_parents_note_alone(lake: quire.Lake, uri: str) -> None:
+    with lake.transaction("long") as tx:
+        tx["t"].append([{"id": 5, "v": 5}])
+        folder = Path(uri, "_quire", "writers")
+        while not (noted := list(folder.glob("*"))):
+            time.sleep(0.1)
+        child = os.fork()
+        if child == 0:  # what a child does that leaves through the blocks of its parent
+            try:
+                tx.discard()
+                lake.close()
+            finally:
+                os._exit(0)
+        os.waitpid(child, 0)
+        assert list(folder.glob("*")) == noted
+    assert values(lake["t"]) == [(0, 0), (5, 5)]
+
+
 def test_a_handle_that_slept_finds_the_head(lake: quire.Lake, uri: str) -> None:
     sleeper = quire.open(uri)
     for i in range(1, 150):
@@ -573,7 +689,7 @@ def test_nothing_to_do_leaves_no_trace(lake: quire.Lake, uri: str) -> None:
     assert files(uri, ".") == before
 
 
-@pytest.mark.parametrize("stage", ["_publish", "_raise_heads", "_sweep", "_bury", "_tidy"])
+@pytest.mark.parametrize("stage", ["_publish", "_followed", "_sweep", "_bury", "_tidy"])
 def test_it_can_be_interrupted_anywhere_and_run_again(
     lake: quire.Lake, uri: str, stage: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -683,6 +799,34 @@ def test_old_checkpoints_and_side_objects_go(uri: str) -> None:
         with quire.open(uri) as again:
             assert len(again.tables()) == 151
             assert again.verify().ok
+
+
+def test_what_dead_writers_left_beside_the_log_goes(uri: str) -> None:
+    """Side objects that no slot names, and temporary files, which no listing shows."""
+    with quire.create(uri) as lake:
+        with lake.transaction("many tables") as tx:
+            for n in range(150):
+                tx.create_table(f"table_{n:03d}_{'x' * 150}", [{"id": n}])
+        lake.create_table("t", [{"id": 0, "v": 0}], key="id")
+        lake.flush()
+        [named] = [n for n in files(uri, "_quire") if "side-" in n]
+        orphan = Path(uri, named).with_name("side-1234-5678")
+        orphan.write_bytes(Path(uri, named).read_bytes())
+        left = [Path(uri, "_quire", ".1234.quire-tmp"), Path(uri, place(lake), "data", "x.lance#1")]
+        for path in left:
+            path.write_bytes(b"half")
+        lake.tag("first", at="1.0")  # so that its record, and what belongs to it, stays
+        for i in range(1, 5):
+            write(lake, i)
+        clean(lake)
+        assert not orphan.exists()
+        assert not [path for path in left if path.exists()]
+        assert Path(uri, named).exists()
+        young = [path.write_bytes(b"half") and path for path in left]
+        lake.cleanup(**NOW)
+        assert all(path.exists() for path in young)
+        assert len(lake.at(tag="first").tables()) == 150
+        assert lake.verify().ok
 
 
 @pytest.mark.parametrize(

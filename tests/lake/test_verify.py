@@ -64,7 +64,8 @@ def test_a_sound_lake_has_nothing_wrong_and_everything_was_looked_at(lake: quire
     assert found.ok
     assert (found.branches, found.records) == (2, 47)
     assert found.checkpoints >= 1
-    assert told == {"records": found.records, "pins": found.pins, "files": found.files}
+    assert told == {"records": found.records, "pins": found.pins, "files": found.files, "read": found.read}
+    assert found.read > 0  # deletion vectors: the manifest does not say their size
     assert found.bytes > 0
 
 
@@ -86,6 +87,10 @@ def shorten(path: Path) -> None:
     path.write_bytes(path.read_bytes()[:-1])
 
 
+def empty(path: Path) -> None:
+    path.write_bytes(b"")
+
+
 def garbage(path: Path) -> None:
     path.write_bytes(b"{" + path.read_bytes()[:-9])
 
@@ -105,6 +110,8 @@ DAMAGE: dict[str, tuple[Callable[[quire.Lake], Path], Callable[[Path], None], st
     "data file gone": (lambda lake: first(folder(lake, "people"), "data/*.lance"), remove, "file"),
     "data file shorter": (lambda lake: first(folder(lake, "events"), "data/*.lance"), shorten, "file"),
     "deletion vector gone": (lambda lake: first(folder(lake, "people"), "_deletions/*"), remove, "file"),
+    "deletion vector shorter": (lambda lake: first(folder(lake, "people"), "_deletions/*"), shorten, "data"),
+    "deletion vector empty": (lambda lake: first(folder(lake, "people"), "_deletions/*"), empty, "file"),
     "staged manifest gone": (lambda lake: folder(lake, "people") / "_versions" / manifest(lake), remove, "file"),
     "registered data gone": (lambda lake: first(Path(lake.uri).parent, "external.lance/data/*"), remove, "file"),
     "record gone": (lambda lake: log(lake) / f"{7:020d}", remove, "chain"),
@@ -122,8 +129,22 @@ def test_damage_is_found_and_named(lake: quire.Lake, damage: str) -> None:
     assert not found.ok
     assert check in {f.check for f in found.findings}
     named = {f.where for f in found.findings if f.check == check}
-    if check in ("file", "checkpoint"):
+    if check in ("file", "data", "checkpoint"):
         assert any(place.endswith(path.name) for place in named)
+
+
+@pytest.mark.parametrize("harm", ["remove", "shorten"])
+def test_one_file_of_an_index_is_enough(lake: quire.Lake, harm: str) -> None:
+    files = sorted(folder(lake, "people").glob("_indices/*/*"))
+    assert len(files) > 1
+    for file in files:
+        whole = file.read_bytes()
+        (remove if harm == "remove" else shorten)(file)
+        [finding] = lake.verify().findings
+        assert finding.check == "file"
+        assert file.parent.name in finding.where
+        file.write_bytes(whole)
+    assert lake.verify().ok
 
 
 def test_an_index_that_is_gone_is_found(lake: quire.Lake) -> None:

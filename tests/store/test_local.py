@@ -6,6 +6,7 @@ import errno
 import multiprocessing
 import os
 from concurrent.futures import ProcessPoolExecutor
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -179,3 +180,31 @@ def test_a_folder_cannot_become_an_object(local: Store) -> None:
             write()
     local.delete("a")
     assert local.get("a/k") == b"x"
+
+
+def test_what_a_disk_does_not_confirm_is_no_commit(local: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The file is there, but the folder that names it may be forgotten in a power cut."""
+    local.create("log/0", b"first", mine=b"first".__eq__)
+    real = os.fsync
+
+    def failing(descriptor: int) -> None:
+        if os.path.isdir(f"/proc/self/fd/{descriptor}"):
+            raise OSError(errno.EIO, "Input/output error")
+        real(descriptor)
+
+    monkeypatch.setattr(os, "fsync", failing)
+    assert local.create("log/1", b"mine", mine=b"mine".__eq__).outcome is Outcome.UNKNOWN
+    assert local.create("log/0", b"mine", mine=b"mine".__eq__).outcome is Outcome.CONFLICT
+    monkeypatch.undo()
+    assert local.get("log/1") == b"mine"
+
+
+def test_half_written_files_go_when_they_are_old(local: Store, tmp_path: Path) -> None:
+    local.put("a/b", b"x")
+    left = Path(local.uri, "a", ".1.quire-tmp")
+    left.write_bytes(b"half")
+    local.sweep(datetime.now(UTC) - timedelta(hours=1))
+    assert left.exists()
+    local.sweep(datetime.now(UTC) + timedelta(hours=1))
+    assert not left.exists()
+    assert local.get("a/b") == b"x"

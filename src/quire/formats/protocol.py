@@ -444,8 +444,11 @@ Claim = tuple[int, ...]
 class Readable(Protocol):
     """A format whose files can be read one by one, to see whether each holds what the states that need it say."""
 
-    def claims(self, pin: Pin, table: str) -> tuple[dict[str, Claim], str | None]:
-        """What a pinned state says of its files, by name below its location; and what is wrong with it by itself."""
+    def claims(self, pin: Pin, table: str, *, deep: bool) -> tuple[dict[str, Claim], str | None]:
+        """What a pinned state says of its files, by name below its location; and what is wrong with it by itself.
+
+        Unless it is `deep`, only of files that are small and whose size is not known.
+        """
         ...
 
     def unlike(self, location: str, path: str, claim: Claim) -> str | None:

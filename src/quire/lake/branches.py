@@ -13,6 +13,7 @@ from quire.errors import (
     BranchClosed,
     BranchExists,
     BranchNotFound,
+    CommitNotFound,
     Conflict,
     ExpectationFailed,
     NotFastForward,
@@ -271,6 +272,14 @@ def create_tag(core: Core, live: LiveBranch, name: str, at: Point, line: Line, m
 def delete_tag(core: Core, name: str) -> None:
     _, generation = _get_tag(core, name)
     core.refs.create("tag", new_ref("gone", name, author=core.author, time=clock.now()), generation + 1)
+
+
+def no_place(name: str) -> CommitNotFound:
+    return CommitNotFound(
+        f"There is no commit, tag or branch {name!r}.",
+        next="`quire log`, `quire tag list` and `quire branch list` show them.",
+        commit=name,
+    )
 
 
 def tag_target(core: Core, name: str) -> tuple[Point, Line]:

@@ -41,6 +41,8 @@ CHUNK = 64
 TRIES = 3
 _TABLE = re.compile(r"(tables/[0-9a-f]{16}\.[a-z]+)/(.+)")
 _CHECKPOINT = re.compile(r"checkpoint-(\d{20})")
+_SIDE = re.compile(r"side-((.*?)(?:-[^-]*)?)")
+"""With the id of the write that it belongs to: all of the rest, or all but its end."""
 
 
 @dataclass
@@ -149,6 +151,9 @@ class Collector:
         leased, over = kept_by.leased(self._core, times.now)
         kept = kept_by.gather(self._core, every, [*points, *leased], floors)
         rubbish = self._rubbish(listed, kept, times)
+        if rubbish:  # what lies in tables that cannot be touched is no reason to publish anything
+            left = self._followed(floors)
+            rubbish = [e for e in rubbish if _folder(e) not in left]
         self.done.horizon = times.horizon
         self.done.floors = {log.name: floors[log.line.branch] for log in every if log.live is not None}
         higher = any(log.live and floors[log.line.branch] > log.live.state.floor for log in every)
@@ -167,12 +172,12 @@ class Collector:
         leased, over = kept_by.leased(self._core, times.now)
         # Only now the heads: a writer that was seen above may have published since.
         kept = kept_by.gather(self._core, every, [*points, *leased], floors)
-        left = self._raise_heads(floors)
+        left = self._followed(floors)
         rubbish = [e for e in self._rubbish(listed, kept, times, left) if e.modified < times.horizon] if publish else []
         # First the log, so that nothing is shown whose files are gone. A branch before the one it started from, which
         # leads to its first states.
         for _, level in itertools.groupby(reversed(every), key=lambda log: len(log.line.inherited)):
-            self._bury_all(list(level), floors, kept)
+            self._bury_all(list(level), floors, kept, times.horizon)
         self._sweep([e.key for e in rubbish], "deleting files")
         self._sweep([found.key for found in times.dead] + [found.key for found in over], "removing protectors")
         self._tidy(times)
@@ -194,7 +199,7 @@ class Collector:
 
     # -- what is not needed -----------------------------------------------------------------------------------
 
-    def _raise_heads(self, floors: dict[str, int]) -> set[str]:
+    def _followed(self, floors: dict[str, int]) -> set[str]:
         """Bring plain HEADs to a state that is kept, so that no slow backfill can move one to a state that is not.
 
         Returns the folders of tables for which that cannot be done: they are left alone.
@@ -202,16 +207,18 @@ class Collector:
         if self._store.scheme == "memory":
             return set()
         main = self._lake._main()
-        if self._lake._backfill:
+        if self._lake._backfill and not self._dry:
             main.backfill(every=True)
         oldest = kept_by.still_there(main.history, floors[main.line.branch])
         left = set()
+        self.done.skipped = {}
         tables = [t for t in oldest.tables.values() if _TABLE.fullmatch(f"{t.pin.location}/x")]
         heads = kept_by.side_by_side([partial(self._core.format(t.pin.format).head, t.pin) for t in tables])
         for table, head in zip(tables, heads, strict=True):
             if head.counter is not None and head.counter < table.pin.counter and str(head.version) != table.pin.version:
                 left.add(table.pin.location)
-                self.done.skipped[table.info.name] = f"its plain HEAD is at version {head.counter}, before the floor"
+                said = f"its plain HEAD is at version {head.counter}, before the floor: run `quire backfill`"
+                self.done.skipped[table.info.name] = said
         return left
 
     def _rubbish(
@@ -222,7 +229,7 @@ class Collector:
         found = []
         for entry in listed:
             parts = _TABLE.fullmatch(entry.key)
-            if parts is not None and left and parts[1] in left:
+            if left and _folder(entry) in left:
                 continue
             if parts is not None and not _covers(needed.get(parts[1], frozenset()), parts[2]):
                 found.append(entry)
@@ -302,16 +309,16 @@ class Collector:
             run_parallel([partial(self._store.delete, key) for key in keys[low : low + CHUNK]])
             self._progress(what, min(low + CHUNK, len(keys)), len(keys))
 
-    def _bury_all(self, logs: Sequence[Log], floors: dict[str, int], kept: Kept) -> None:
+    def _bury_all(self, logs: Sequence[Log], floors: dict[str, int], kept: Kept, horizon: datetime) -> None:
         for log, burial in zip(
-            logs, kept_by.side_by_side([partial(self._bury, log, floors, kept) for log in logs]), strict=True
+            logs, kept_by.side_by_side([partial(self._bury, log, floors, kept, horizon) for log in logs]), strict=True
         ):
             self.done.slots += burial.slots
             self.done.checkpoints += burial.checkpoints
             if burial.refused:
                 self.done.skipped[f"log of branch {log.name!r}"] = f"not buried: {burial.refused}"
 
-    def _bury(self, log: Log, floors: dict[str, int], kept: Kept) -> Burial:
+    def _bury(self, log: Log, floors: dict[str, int], kept: Kept, horizon: datetime) -> Burial:
         """Turn the slots below a log's floor into tombstones, and delete checkpoints and side objects nobody needs."""
         branch, ledger = log.line.branch, self._core.ledger
         if log.live is None:
@@ -336,12 +343,11 @@ class Collector:
         # Whatever is kept is reached from the slot before it, so those go first: the run may end anywhere.
         leading = {floor - 1, *(s - 1 for s in stay)}
         wanted = sorted((s for s in (*again, *fresh) if s not in stay), key=lambda s: (s not in leading, s))
-        sides, buried = [], 0
+        buried = 0
         for low in _chunks(wanted, sum(s in leading for s in wanted)):
             records = [r for r in ledger.read(branch, wanted[low]) if r is not None and not r.buried]
             at = Point(branch=branch, slot=floor - 1)
             run_parallel([partial(ledger.bury, _tombstone(r, at)) for r in records])
-            sides += [f"side-{r.write}" for r in records if f"side-{r.write}" in names]
             buried += len(records)
             self._progress("burying slots", low.stop, len(wanted))
         left = tuple(sorted(stay))
@@ -349,6 +355,13 @@ class Collector:
         # A checkpoint that tombstones name goes only with its slot, whose own tombstone leads on from there.
         keep = {floor - 1, *stay, *(s - 1 for s in stay)}
         old = [n for n in names if (m := _CHECKPOINT.fullmatch(n)) and int(m[1]) < floor and int(m[1]) not in keep]
+        # Side objects of records that are buried now, and of those that never got their slot: whoever wrote one before
+        # the horizon wanted a slot that a floor has taken since, and writes another for the next.
+        sides = [
+            name
+            for name, entry in names.items()
+            if (m := _SIDE.fullmatch(name)) and entry.modified < horizon and kept.writes.isdisjoint((m[1], m[2]))
+        ]
         self._sweep([f"_quire/log/{branch}/{n}" for n in (*sides, *old)], "deleting checkpoints")
         return Burial(buried, len(old))
 
@@ -362,10 +375,17 @@ class Collector:
             return Buried(format=FORMAT)
 
     def _tidy(self, times: Horizon) -> None:
-        """Old probes, and reports of recoveries long ago."""
+        """Old probes, reports of recoveries long ago, and what processes that were killed had half written."""
         old = [e.key for e in self._store.list("_quire/probe") if e.modified < times.horizon]
         old += [e.key for e in self._store.list("_quire/recovery") if e.modified < times.cutoff]
         self._sweep(old, "tidying")
+        self._store.sweep(times.horizon)
+
+
+def _folder(entry: Entry) -> str:
+    """The folder of the table that a file belongs to; "" for one of no table."""
+    parts = _TABLE.fullmatch(entry.key)
+    return parts[1] if parts is not None else ""
 
 
 def _chunks(items: Sequence[Any], first: int) -> list[slice]:

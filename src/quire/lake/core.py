@@ -8,6 +8,7 @@ import socket
 import threading
 from collections.abc import Mapping
 from datetime import datetime
+from pathlib import Path
 
 from quire.errors import (
     CommitUnknown,
@@ -71,6 +72,11 @@ class Core:
         """The first state of a lake that was created just now."""
         self._hint: tuple[bytes | None] | None = None
 
+    @property
+    def is_forked(self) -> bool:
+        """Whether this is a child of the process that opened the lake."""
+        return os.getpid() != self._pid
+
     def main_hint(self) -> Hint | None:
         """The hint of main: the first time as it was read together with the format file."""
         if self._hint is None:
@@ -115,6 +121,7 @@ class Core:
         store = Store.open(uri, options)
         if store.get_or_none(FORMAT_KEY) is not None:
             raise _exists(store)
+        _refuse_inside(store)
         probe(store)
         now = clock.now()
         about = FormatFile(format=FORMAT, lake=new_id(), main=new_id(), ledger=ledger, created=now)
@@ -147,7 +154,7 @@ class Core:
         return core
 
     def check(self) -> None:
-        if os.getpid() != self._pid:
+        if self.is_forked:
             raise ForkedProcess(
                 "This lake was opened before a fork; object-store clients do not survive one.",
                 next="Open the lake in the child, or use the spawn start method.",
@@ -192,6 +199,17 @@ def _ledger(store: Store, about: FormatFile) -> Ledger:
             ledger=about.ledger,
         )
     return LogLedger(store)
+
+
+def _refuse_inside(store: Store) -> None:
+    """A lake in the folder of another would be taken for its tables, and its files for litter."""
+    if not store.is_local:
+        return
+    for above in Path(store.uri).parents:
+        if (above / FORMAT_KEY).is_file():
+            raise InvalidInput(
+                f"{store.uri} lies inside the lake {above}.", next="Choose a folder beside that lake.", uri=store.uri
+            )
 
 
 def _exists(store: Store) -> LakeExists:

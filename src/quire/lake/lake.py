@@ -9,7 +9,7 @@ from datetime import timedelta
 from html import escape
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
-from quire.errors import CommitUnknown, Conflict, DeadlineExceeded, InvalidInput, Unsupported
+from quire.errors import BranchNotFound, CommitUnknown, Conflict, DeadlineExceeded, InvalidInput, Unsupported
 from quire.formats import Promotion
 from quire.lake import adopt, branches, cleanup, diff, pressure, recovery, revert, tokens, verify
 from quire.lake.background import Background
@@ -203,9 +203,12 @@ class Lake:
         return history.at_time(self._live.refresh(), parse_time(when))
 
     def _point(self, commit: str) -> tuple[Point, Line | None]:
-        """`12.0` of this branch's line, `HEAD`, or `name:12.0` of another branch, whose line comes along."""
+        """`12.0` of this branch's line, `HEAD`, a tag, or `name:12.0` of another branch, whose line comes along."""
         if commit == "HEAD":
             return self._live.refresh().head, None
+        if isinstance(commit, str) and not _is_commit(commit) and branches.has_tag(self._core, commit):
+            tagged, along = branches.tag_target(self._core, commit)
+            return tagged, None if self._live.line.contains(tagged) else along
         name, separator, rest = commit.rpartition(":") if isinstance(commit, str) else ("", "", commit)
         if separator:
             line = branches.line_of(self._core, name)
@@ -227,7 +230,7 @@ class Lake:
         return Log(entries, limit)
 
     def show(self, commit: str) -> CommitInfo:
-        """One commit of the log."""
+        """One commit of the log, by its id or a tag."""
         self._core.check()
         point, line = self._point(commit)
         [record] = self._core.ledger.read(point.branch, [point.slot])
@@ -236,7 +239,7 @@ class Lake:
         inside = (line or self._live.line).contains(point)
         if record is None or point.index >= len(record.commits) or not inside:
             raise self._live.history.no_commit(commit)
-        name = self._live.name if line is None else commit.rpartition(":")[0]
+        name = self._live.name if line is None else commit.rpartition(":")[0] or line.branch
         shared = len(record.commits)
         return CommitInfo.of(point, record.commits[point.index], name, ledger=self._core.about.ledger, shared=shared)
 
@@ -335,7 +338,10 @@ class Lake:
         return tx.receipt
 
     def revert(self, commit: str, message: str | None = None) -> Receipt:
-        """A new commit that undoes an earlier one. Rows that later commits changed again are a conflict."""
+        """A new commit that undoes an earlier one, named by its id or a tag.
+
+        Rows that later commits changed again are a conflict.
+        """
         self._core.check_writable()
         return revert.revert(self, self._point(commit)[0], message)
 
@@ -351,7 +357,7 @@ class Lake:
         with self._live.publishing:
             self._live.refresh()
             self._live.checkpoint()
-            self._live.epoch = mark(self._live, "claim").epoch
+            mark(self._live, "claim")
         return self._live.epoch
 
     def outcome(self, unsettled: CommitUnknown | Transaction | str) -> Outcome:
@@ -419,7 +425,10 @@ class Lake:
             return point, line or self._live.line
         if branches.has_tag(self._core, at):
             return branches.tag_target(self._core, at)
-        other = open_branch(self._core, at)
+        try:
+            other = open_branch(self._core, at)
+        except BranchNotFound:
+            raise branches.no_place(at) from None
         return other.state.head, other.line
 
     def delete_branch(self, name: str) -> None:
@@ -541,9 +550,11 @@ class Lake:
     ) -> recovery.Maintenance:
         """Keep the lake in order in a background thread until `stop()`, or to the end of a `with` block.
 
-        Recovers every `every` seconds; `optimize` and `cleanup` are off, on, or the options to run them with.
+        Recovers every `every` seconds; `optimize` and `cleanup` are off, on, or the options to run them with. A round
+        that fails is logged as a warning of the logger "quire" and kept in `done.failures`; the next one tries again.
         """
         self._core.check_writable()
+        recovery.check_rounds(every, optimize=(optimize, self.optimize), cleanup=(cleanup, self.cleanup))
         jobs: list[tuple[str, Callable[[], Any]]] = [("recover", lambda: recovery.recover(self._main(), every=False))]
         if optimize is not False:
             given = dict(optimize) if isinstance(optimize, Mapping) else {}
@@ -607,7 +618,12 @@ class Lake:
         return self._background.drain(timeout)
 
     def close(self) -> None:
-        """Finish background work. The handle stays usable; leaving a `with` block does the same."""
+        """Finish background work. The handle stays usable; leaving a `with` block does the same.
+
+        In a forked child this does nothing: what is open belongs to the parent.
+        """
+        if self._core.is_forked:
+            return
         self.flush()
         if not self._core.read_only:
             self._core.writers.close()

@@ -70,7 +70,8 @@ class LiveBranch:
         if self._state.closed:
             raise closed(name)
         self.epoch = self._state.epoch
-        self.backfilled = hint.backfilled if hint and hint.branch == line.branch else 0
+        self.backfilled = self._believed(hint)
+        """Up to this slot plain HEADs have followed."""
         self._promoted: dict[str, int] = {}
         """Counters that this process knows to have reached the plain HEAD, by table."""
         self._fresh: dict[str, Pin] = {}
@@ -114,8 +115,17 @@ class LiveBranch:
     def look_at_hint(self) -> None:
         """Learn how far others have backfilled."""
         hint = read_hint(self.core.store, self.name)
-        if hint is not None and hint.branch == self.line.branch:
-            self.backfilled = max(self.backfilled, min(hint.backfilled, self._state.slot))
+        if hint is not None and hint.head > self._state.slot:
+            self.refresh()
+        self.backfilled = max(self.backfilled, self._believed(hint))
+
+    def _believed(self, hint: Hint | None) -> int:
+        """How far a hint says that plain HEADs have followed. One that knows of slots that are not there is of another
+        time, as in a lake that was restored from a copy, and is not believed at all.
+        """
+        if hint is None or hint.branch != self.line.branch or max(hint.head, hint.backfilled) > self._state.slot:
+            return 0
+        return hint.backfilled
 
     def look_further(self, slot: int) -> None:
         """Read what comes after a slot that somebody else has taken, and who waits for its turn."""

@@ -37,6 +37,8 @@ def mark(
         )
         appended = live.core.ledger.append(record)
         if appended.outcome is Outcome.COMMITTED:
+            if kind == "claim":
+                live.epoch = record.epoch  # before others of this handle can see that the branch was claimed
             live.won(state, record)
             return record
         if appended.outcome is Outcome.UNKNOWN:

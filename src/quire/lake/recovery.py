@@ -7,14 +7,17 @@ Recovery takes no slot: what it did is told in a side log.
 
 from __future__ import annotations
 
+import inspect
+import logging
+import math
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from quire.errors import FormatError
+from quire.errors import FormatError, InvalidInput
 from quire.formats import Promotion
 from quire.lake.core import Core
 from quire.lake.line import LiveBranch
@@ -25,6 +28,8 @@ from quire.store import Entry, clock, run_parallel
 
 if TYPE_CHECKING:
     from quire.lake.lake import Lake
+
+_log = logging.getLogger("quire")
 
 FOLDER = "_quire/recovery"
 LEFT_OVER = re.compile(r"_versions/[^/]+\.manifest-[0-9a-f-]{36}$")
@@ -161,6 +166,25 @@ def reports(core: Core) -> list[Recovered]:
     return found
 
 
+def check_rounds(every: Any, **jobs: tuple[Any, Callable[..., Any]]) -> None:
+    """Refuse what maintenance cannot be run with, before it would fail in the background again and again."""
+    if isinstance(every, bool) or not isinstance(every, int | float) or not 0 < every < math.inf:
+        raise InvalidInput(f"every={every!r} is no number of seconds above 0.", next="Give seconds, such as every=60.")
+    for name, (given, job) in jobs.items():
+        if isinstance(given, bool):
+            continue
+        if not isinstance(given, Mapping):
+            raise InvalidInput(
+                f"{name}={given!r} is neither True, False nor options.", next=f"Give True, or options of lake.{name}()."
+            )
+        known = [option for option in inspect.signature(job).parameters if option != "dry_run"]
+        for option in given:
+            if option not in known:
+                raise InvalidInput(
+                    f"lake.{name}() has no option {option!r} for maintenance.", next=f"Use one of {', '.join(known)}."
+                )
+
+
 @dataclass
 class Rounds:
     """What maintenance has done since it was started."""
@@ -205,6 +229,7 @@ class Maintenance:
                 try:
                     job()
                 except Exception as error:
+                    _log.warning("maintenance of %s: %s failed: %s", self._lake.uri, name, error)
                     self.done.failures.append(f"{name}: {type(error).__name__}: {error}")
                     del self.done.failures[:-20]
             self.done.rounds += 1

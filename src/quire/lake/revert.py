@@ -7,12 +7,14 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from quire.errors import Conflict, InvalidInput, Revoked
+from quire.formats import TableFormat
 from quire.lake.conflicts import KINDS
 from quire.lake.edits import Edit
+from quire.lake.leases import SnapshotLease
 from quire.lake.protect import check_kept
 from quire.lake.receipt import Receipt
 from quire.lake.transaction import Transaction
-from quire.ledger import Change, Commit, History, Line, Point, Record, State, fold
+from quire.ledger import Change, Commit, History, Line, Pin, Point, Record, State, fold
 from quire.store import Meter, attached
 
 if TYPE_CHECKING:
@@ -20,6 +22,8 @@ if TYPE_CHECKING:
 
 
 TRIES = 3
+LEASE_SECONDS = 300.0
+"""Of the lease on a state of another log; it is renewed while the revert lasts."""
 
 
 def revert(lake: Lake, point: Point, message: str | None) -> Receipt:
@@ -35,24 +39,30 @@ def _revert(lake: Lake, point: Point, message: str | None) -> Receipt:
     if point.slot == 0:
         raise InvalidInput("The commit that created the lake cannot be reverted.", next="Choose a later one.")
     spent = Meter()
-    with attached(spent):
-        now, since = _look(lake, point)
-        before, after, entry = _around(lake._live.history, point, since[0])
-        later = _later_changes(lake._live.line, since, point)
-        tx = lake.transaction(message or f"revert {point.commit}: {entry.message}")
-        tx.at, tx.meter, tx.reverts = now, spent, point
-        try:
-            for change in entry.changes:
-                for at, theirs in later.get(change.table, ()):
-                    if any(KINDS[op] == "exclusive" for op in theirs.ops):
-                        raise _later(change.name, at, point)
-                edit = _undo(tx, change, before, after, now, point)
-                if edit is not None:
-                    tx.edits[change.table] = edit
-        except BaseException:
-            tx.discard()
-            raise
-    return tx.commit()
+    with contextlib.ExitStack() as holding:
+        with attached(spent):
+            now, since = _look(lake, point)
+            before, after, entry = _around(lake._live.history, point, since[0])
+            if before.head.branch != lake._live.line.branch:
+                # Floors on this log are met before the publish. One on the log that the state lies in may come after
+                # the look at it, by a collector that has been at this log before.
+                holding.enter_context(SnapshotLease(lake._core, None, lake._live.line, before.head, LEASE_SECONDS))
+            later = _later_changes(lake._live.line, since, point)
+            tx = lake.transaction(message or f"revert {point.commit}: {entry.message}")
+            tx.at, tx.meter, tx.reverts = now, spent, point
+            try:
+                for change in entry.changes:
+                    since_then = later.get(change.table, [])
+                    for at, theirs in since_then:
+                        if any(KINDS[op] == "exclusive" for op in theirs.ops):
+                            raise _later(change.name, at, point)
+                    edit = _undo(tx, change, since_then, before, after, now, point)
+                    if edit is not None:
+                        tx.edits[change.table] = edit
+            except BaseException:
+                tx.discard()
+                raise
+        return tx.commit()
 
 
 def _look(lake: Lake, point: Point) -> tuple[State, list[Record]]:
@@ -112,12 +122,21 @@ def _newest_first(line: Line, records: list[Record]) -> Iterator[tuple[Point, Co
                 yield at, entry
 
 
-def _undo(tx: Transaction, change: Change, before: State, after: State, now: State, point: Point) -> Edit | None:
+def _undo(
+    tx: Transaction,
+    change: Change,
+    later: list[tuple[str, Change]],
+    before: State,
+    after: State,
+    now: State,
+    point: Point,
+) -> Edit | None:
     was, became, present = (s.tables.get(change.table) for s in (before, after, now))
+    kept_up = all(KINDS[op] == "upkeep" for _, theirs in later for op in theirs.ops)
     if was is None:  # the commit created the table
         if present is None:
             return None
-        if present.commit != point:
+        if present.commit != point and not kept_up:
             raise _later(change.name, present.commit.commit, point)
         return Edit(present.info, present, ops=["drop"], dropped=True)
     if became is None:  # the commit dropped it
@@ -130,15 +149,35 @@ def _undo(tx: Transaction, change: Change, before: State, after: State, now: Sta
     info = was.info
     if present.commit == point:
         return Edit(info, present, ops=["restore"], pin=was.pin, renamed=renamed)
-    if any(KINDS[op] in ("exclusive", "upkeep") or op == "rename" for op in change.ops):
-        raise _later(change.name, present.commit.commit, point)
-    edit = Edit(present.info, present)
     format_ = tx.live.core.format(present.pin.format)
-    edit.work = format_.begin(present.pin, write=tx.write, table=present.info.name)
-    if not format_.undo(edit.work, was.pin, became.pin, key=present.info.key):
-        raise _later(change.name, present.commit.commit, point)
-    edit.did("update")
-    return edit
+    if not any(KINDS[op] in ("exclusive", "upkeep") or op == "rename" for op in change.ops):
+        edit = Edit(present.info, present)
+        edit.work = format_.begin(present.pin, write=tx.write, table=present.info.name)
+        if format_.undo(edit.work, was.pin, became.pin, key=present.info.key):
+            edit.did("update")
+            return edit
+    # Rows cannot be followed to where a compaction moved them. If nothing else came after, the earlier state is what is
+    # wanted; what was compacted since is scattered again, but no index may get lost.
+    if kept_up and not _names(format_, present.pin) - _names(format_, was.pin):
+        return Edit(info, present, ops=["restore"], pin=was.pin, renamed=renamed)
+    moved = next((at for at, theirs in later if "compact" in theirs.ops), None)
+    raise _later(change.name, present.commit.commit, point) if moved is None else _moved(change.name, moved, point)
+
+
+def _names(format_: TableFormat, pin: Pin) -> set[str]:
+    """The indexes of a state."""
+    return {str(index["name"]) for index in format_.open(pin).indexes()}
+
+
+def _moved(table: str, commit: str, point: Point) -> Conflict:
+    return Conflict(
+        f"Table {table!r} was optimized by {commit} and changed beside that, so the rows of commit {point.commit}"
+        " cannot be found there again.",
+        next=f"Revert the later commits first, {commit} among them, or correct the rows with a new transaction.",
+        table=table,
+        commit=commit,
+        retryable=False,
+    )
 
 
 def _later(table: str, commit: str, point: Point) -> Conflict:

@@ -29,16 +29,23 @@ def run(
     known = list(names)
     connection = duckdb.connect(config={"enable_external_access": "false"})
     named: set[str] = set()
+    opened: list[Any] = []
+
+    def failure() -> QuireError | None:
+        """What a table says that reading it stopped with: the query is not to blame then."""
+        return next((found for one in opened if (found := getattr(one, "failure", None)) is not None), None)
+
     try:
         named = _tables(connection, query)
         for name, table in _resolve(named, known).items():
-            connection.register(name, open_table(table))
+            opened.append(open_table(table))
+            connection.register(name, opened[-1])
         connection.execute("set lock_configuration = true").fetchall()
         relation = connection.sql(query, params=params) if params is not None else connection.sql(query)
-        return Rows(relation.to_arrow_reader(100_000), keep=connection)
+        return Rows(relation.to_arrow_reader(100_000), keep=connection, failure=failure)
     except duckdb.Error as error:
         connection.close()
-        raise _explain(error, query, known, named) from None
+        raise failure() or _explain(error, query, known, named) from None
     except BaseException:
         connection.close()
         raise
@@ -72,9 +79,10 @@ def _tables(connection: duckdb.DuckDBPyConnection, query: str) -> set[str]:
     [[text]] = connection.execute("select json_serialize_sql(?)", [query]).fetchall()
     tree = json.loads(text)
     if tree.get("error"):
+        said = str(tree.get("error_message", "it does not parse"))
         raise InvalidExpression(
-            f"The query cannot be run: {tree.get('error_message', 'it does not parse')}",
-            next="Snapshots are read with a single SELECT; change tables with a transaction.",
+            "The query is no SELECT." if "Only SELECT" in said else f"The query cannot be run: {said}",
+            next="Snapshots are read with SELECT; change tables with a transaction or quire delete.",
             query=query,
         )
     if len(tree.get("statements", [])) != 1:

@@ -44,9 +44,15 @@ class Rows:
     Anything that reads Arrow streams can take it as it is (`pa.table(rows)`, `pl.DataFrame(rows)`, DuckDB, …).
     """
 
-    def __init__(self, reader: pa.RecordBatchReader, keep: Any = None) -> None:
+    def __init__(
+        self,
+        reader: pa.RecordBatchReader,
+        keep: Any = None,
+        failure: Callable[[], QuireError | None] | None = None,
+    ) -> None:
         self._reader = reader
         self._keep = keep
+        self._failure = failure or (lambda: None)
         self._taken = False
 
     @property
@@ -63,7 +69,7 @@ class Rows:
             except StopIteration:
                 return
             except Exception as error:
-                raise _failed(error) from None
+                raise self._failure() or _failed(error) from None
             yield batch
 
     def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
@@ -79,7 +85,7 @@ class Rows:
         try:
             return reader.read_all()
         except Exception as error:
-            raise _failed(error) from None
+            raise self._failure() or _failed(error) from None
 
     def _take(self) -> pa.RecordBatchReader:
         if self._taken:

@@ -331,8 +331,7 @@ class _Verifier:
             self.found.bytes += there.bytes
             self.progress("files", there.files)
             self._wrong(there.wrong)
-        if self.deep:
-            self._read_data(session, contents.readings(needs))
+        self._read_data(session, contents.readings(needs))
 
     def _read_data(self, session: Any, files: list[contents.Reading]) -> None:
         missing = {finding.where for finding in self.found.findings if finding.check == "file"}

@@ -159,7 +159,9 @@ class Writers:
                 note.covers[live.line.branch] = live.refresh().slot
 
     def close(self) -> None:
-        """Take the note away when nothing is open any more."""
+        """Take the note away when nothing is open any more. A forked child leaves its parent's alone."""
+        if self._pid != os.getpid():
+            return
         if (self.note is not None or self._left) and not self._busy():
             with contextlib.suppress(QuireError):
                 self._remove()
@@ -169,6 +171,5 @@ class Writers:
 def _close_all() -> None:
     """A program that ends leaves no note behind, unless it does not know how a publish ended."""
     for writers in list(_alive):
-        if writers._pid == os.getpid():
-            with contextlib.suppress(Exception):
-                writers.close()
+        with contextlib.suppress(Exception):
+            writers.close()

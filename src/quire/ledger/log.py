@@ -10,7 +10,7 @@ from functools import partial
 import msgspec
 
 from quire.ledger.protocol import Appended
-from quire.ledger.records import SEALED, Commit, Record, Slot, Stored, corrupt, decode, encode, readable
+from quire.ledger.records import SEALED, Commit, Record, Slot, Stored, corrupt, decode, encode, new_id, readable
 from quire.ledger.search import last_existing
 from quire.store import Outcome, Store, run_parallel
 
@@ -85,7 +85,7 @@ class LogLedger:
         return found
 
     def _move_aside(self, record: Record) -> Record:
-        name = f"side-{record.write}"
+        name = f"side-{record.write}-{new_id()}"  # another for every slot that is tried
         body = SideObject(record.format, record.commits, record.branch, record.slot, record.write)
         self._store.put(f"_quire/log/{record.branch}/{name}", encode(body))
         return msgspec.structs.replace(record, commits=(), side=name)
@@ -100,7 +100,7 @@ class LogLedger:
             raise corrupt(key, f"it says it is slot {record.slot} of log {record.branch}")
         if record.side is None:
             return record
-        if record.side != f"side-{record.write}" or not _PLAIN.fullmatch(record.write):
+        if not _PLAIN.fullmatch(record.write) or not _is_side_of(record.write, record.side):
             raise corrupt(key, "it names a side object that is not its own")
         side = f"_quire/log/{branch}/{record.side}"
         found = self._store.get_or_none(side)
@@ -111,6 +111,11 @@ class LogLedger:
         if owner != (branch, slot, record.write) if held.format >= SEALED else not _first(held, record):
             raise corrupt(side, f"it does not belong to slot {slot}")
         return msgspec.structs.replace(record, side=None, commits=held.commits)
+
+
+def _is_side_of(write: str, name: str) -> bool:
+    mine = f"side-{write}"
+    return name == mine or (name.startswith(f"{mine}-") and _PLAIN.fullmatch(name[len(mine) + 1 :]) is not None)
 
 
 def _first(body: SideObject, record: Record) -> bool:

@@ -15,9 +15,10 @@ from pyspark.sql import datasource
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition, WriterCommitMessage
 
 import quire
-from quire.errors import Conflict, InvalidInput, Unsupported
+from quire.errors import InvalidInput, Unsupported
 from quire.formats import Handed
 from quire.formats.lance import tasks
+from quire.lake import afar
 from quire.spark import types
 from quire.spark.keys import KeyFiles
 from quire.spark.reading import Scan, snapshot_of
@@ -25,8 +26,6 @@ from quire.spark.reading import Scan, snapshot_of
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql.types import StructType
-
-    from quire.lake import TransactionTable
 
 _ArrowWriter: Any = getattr(datasource, "DataSourceArrowWriter", object)
 KNOWN = ("lake", "table", "path", "at", "branch", "columns", "filter", "message", "token")
@@ -57,8 +56,7 @@ class QuireSource(DataSource):
                 f"The option {reading[0]} is for reading.",
                 next="Leave it out, or choose rows and columns of the frame.",
             )
-        lake = quire.open(given["lake"], branch=given.get("branch", "main"))
-        return _Writer(given, lake.snapshot()[given["table"]], schema, overwrite)
+        return _Writer(given, schema, overwrite)
 
     def _scan(self) -> Scan:
         given = self._options()
@@ -108,9 +106,17 @@ class _Written(WriterCommitMessage):
 
 
 class _Writer(_ArrowWriter):  # type: ignore[misc]
-    """Executors write data files; `commit` runs once, in a process of Spark's, and makes one commit of them."""
+    """Executors write data files; `commit` runs once, in a process of Spark's, and makes one commit of them.
 
-    def __init__(self, given: dict[str, str], held: Any, schema: StructType, overwrite: bool) -> None:
+    No process of ours lives as long as the job. So a note is left for cleanup before anything is written, and the
+    commit begins at the state that was read right after it: a floor that was published since cannot be overlooked.
+    """
+
+    def __init__(self, given: dict[str, str], schema: StructType, overwrite: bool) -> None:
+        lake = quire.open(given["lake"], branch=given.get("branch", "main"))
+        lake.snapshot()[given["table"]]  # before a note is written for a table that is not there
+        self.begun = afar.begin(lake)
+        held = lake.snapshot()[given["table"]]
         self.given, self.overwrite, self.key = given, overwrite, held.key
         self.kept = held.schema
         place, _ = held.parts()
@@ -135,25 +141,21 @@ class _Writer(_ArrowWriter):  # type: ignore[misc]
         keys = KeyFiles(None, self.output.place, tuple(tasks.paths_of(fragments)), key, rows, name, True)
         if key:
             keys.check_distinct()
-        lake = quire.open(self.given["lake"], branch=self.given.get("branch", "main"))
-        said = self.given.get("message", f"write {name}")
-        with lake.transaction(said, token=self.given.get("token")) as tx:
-            self._check(tx[name])
-            if self.overwrite:
-                tx[name].hand_in(Handed("overwrite", fragments, schema=self.kept))
-            elif key:
-                tx[name].hand_in(Handed("insert", fragments, key, keys.seek))
-            else:
-                tx[name].hand_in(Handed("append", fragments))
-
-    def _check(self, table: TransactionTable) -> None:
-        """The data files were written before the transaction began, for the table as it was then."""
-        if table.target().uri != self.output.place.uri or table.schema != self.kept:
-            raise Conflict(
-                f"Table {table.name!r} was given other columns, or replaced by another, while it was written.",
-                next="Nothing was committed; write it again.",
-                table=table.name,
-            )
+        with self._opened() as lake:
+            said = self.given.get("message", f"write {name}")
+            with afar.resume(lake, self.begun, said, token=self.given.get("token")) as tx:
+                if self.overwrite:
+                    tx[name].hand_in(Handed("overwrite", fragments, schema=self.kept))
+                elif key:
+                    tx[name].hand_in(Handed("insert", fragments, key, keys.seek))
+                else:
+                    tx[name].hand_in(Handed("append", fragments))
+            afar.end(lake, self.begun)
 
     def abort(self, messages: list[Any]) -> None:
-        """Nothing to do: what was written is named by nobody."""
+        """What was written is named by nobody."""
+        with self._opened() as lake:
+            afar.end(lake, self.begun)
+
+    def _opened(self) -> quire.Lake:
+        return quire.open(self.given["lake"], branch=self.given.get("branch", "main"))

@@ -35,6 +35,8 @@ class Reason(enum.Enum):
     """The store cannot create an object only if it is absent. Nothing was changed."""
     LATE = "late"
     """Time ran out; nothing that was sent can have had an effect."""
+    UNDURABLE = "undurable"
+    """The object is there, but the disk did not say that it will stay there."""
     FAILED = "failed"
     """Anything else. A write that failed like this may have been applied, or may still be."""
 
@@ -42,10 +44,12 @@ class Reason(enum.Enum):
 class Failure(Exception):
     """A request failed. `detail` is fit to print: it holds no credential and no raw answer of a server."""
 
-    def __init__(self, reason: Reason, detail: str) -> None:
+    def __init__(self, reason: Reason, detail: str, advice: str = "") -> None:
         super().__init__(f"{reason.value}: {detail}")
         self.reason = reason
         self.detail = detail
+        self.advice = advice
+        """What to do about it, where the backend knows more than its reason says."""
 
 
 LARGEST = 1 << 30

@@ -78,9 +78,11 @@ class LocalFiles:
                 found = True
             except OSError as error:
                 raise _link_failure(error) from None
-        with _failing(_Phase.APPLY):
+        try:
             # Also when we lost: whoever builds on what is there must find it after a power cut.
             _sync(os.path.dirname(path))
+        except OSError as error:
+            raise Failure(Reason.UNDURABLE, f"{type(error).__name__}: {error.strerror}") from None
         if found:
             raise Failure(Reason.EXISTS, "the file exists")
 
@@ -96,6 +98,15 @@ class LocalFiles:
         with _failing():
             found = list(self._walk(prefix))
         yield found
+
+    def sweep(self, before: datetime) -> None:
+        """Remove temporary files that were last written to before a time."""
+        with _failing():
+            for folder, _, names in os.walk(self._root):
+                for path in (os.path.join(folder, name) for name in names if is_temporary(name)):
+                    with contextlib.suppress(FileNotFoundError):
+                        if _entry("", os.stat(path)).modified < before:
+                            os.unlink(path)
 
     def sync(self, paths: Sequence[str]) -> None:
         files = {os.path.join(self._root, path) for path in paths}

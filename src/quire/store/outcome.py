@@ -57,9 +57,11 @@ def settle(
         if problem is None:
             return Created(Outcome.COMMITTED)
         failure = problem
-        may_land = may_land or failure.reason is Reason.FAILED
+        may_land = may_land or failure.reason in (Reason.FAILED, Reason.UNDURABLE)
         seen = _read_back(read, deadline)
         if isinstance(seen, bytes):
+            if failure.reason is Reason.UNDURABLE and mine(seen):
+                return Created(Outcome.UNKNOWN)  # a power cut decides
             return Created(Outcome.COMMITTED) if mine(seen) else Created(Outcome.CONFLICT, seen)
         if seen.reason is not Reason.ABSENT and not _certain(failure, seen):
             return Created(Outcome.UNKNOWN)

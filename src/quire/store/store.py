@@ -10,6 +10,7 @@ import contextlib
 import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from datetime import datetime
 from functools import partial
 from typing import Any, TypeVar
 
@@ -146,6 +147,11 @@ class Store:
         check_key(key)
         self._ask("delete", key, partial(self._backend.delete, key))
 
+    def sweep(self, before: datetime) -> None:
+        """Remove what processes that are gone had half written on a local disk, and that no listing shows."""
+        if isinstance(self._backend, LocalFiles):
+            self._ask("sweep", "", partial(self._backend.sweep, before))
+
     def list(self, prefix: str, *, after: str | None = None) -> Iterator[Entry]:
         """All objects below the folder `prefix`, at any depth, sorted by key; only keys greater than `after`, if given.
 
@@ -251,7 +257,7 @@ class Store:
         if failure.reason is Reason.DENIED:
             return errors.PermissionDenied(
                 f"{what}, permission denied ({failure.detail}).",
-                next="Check that the credentials, or this user, may do that there.",
+                next=failure.advice or "Check that the credentials, or this user, may do that there.",
                 **where,
             )
         if failure.reason is Reason.ABSENT:

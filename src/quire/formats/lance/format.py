@@ -146,8 +146,8 @@ class LanceFormat:
     def files(self, pin: Pin, table: str) -> dict[str, int | None]:
         return needed(self._session.open(pin, table))
 
-    def claims(self, pin: Pin, table: str) -> tuple[dict[str, Claim], str | None]:
-        return claims(self._session.open(pin, table), pin.rows)
+    def claims(self, pin: Pin, table: str, *, deep: bool) -> tuple[dict[str, Claim], str | None]:
+        return claims(self._session.open(pin, table), pin.rows, deep=deep)
 
     def unlike(self, location: str, path: str, claim: Claim) -> str | None:
         if path.startswith("data/"):
@@ -155,7 +155,11 @@ class LanceFormat:
             uri = f"{self._session.uri(location)}/{path}"
             return unlike_data(uri, self._session.options, rows, columns)
         version, number, rows = claim
-        return unlike_deletions(self._session.open_version(location, version), number, rows)
+        try:
+            handle = self._session.uncached(location, version)
+        except SnapshotExpired:
+            return None  # the manifest that says it is gone, which is told by itself
+        return unlike_deletions(handle, number, rows)
 
     def kept(self, pin: Pin, table: str) -> set[str]:
         return kept(self._session, pin.location, version_of(pin))

@@ -276,9 +276,16 @@ def coverage(handle: LanceDataset) -> list[tuple[Any, list[tuple[Any, frozenset[
     ]
 
 
-def segments(handle: LanceDataset) -> list[str]:
-    """Ids of everything stored for the table's indexes; each has a folder of its own."""
-    return [str(segment.uuid) for index in described(handle) for segment in index.segments]
+def segments(handle: LanceDataset) -> dict[str, int | None]:
+    """Ids of everything stored for the table's indexes, each with the bytes of its files where the manifest says it.
+
+    Each has a folder of its own.
+    """
+    return {
+        str(segment.uuid): int(segment.size_bytes) if segment.size_bytes else None
+        for index in described(handle)
+        for segment in index.segments
+    }
 
 
 def _stored(handle: LanceDataset, name: str) -> list[Any]:

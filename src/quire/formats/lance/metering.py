@@ -11,7 +11,7 @@ from __future__ import annotations
 import threading
 import time
 import weakref
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -144,10 +144,16 @@ def scanned(kind: str, handle: LanceDataset, fragments: Sequence[LanceFragment] 
         window.charge(min(made, scan.steps) if made else 0)
 
 
-def streamed(handle: LanceDataset, options: dict[str, Any], meters: Meters = ()) -> pa.RecordBatchReader:
+def streamed(
+    handle: LanceDataset,
+    options: dict[str, Any],
+    meters: Meters = (),
+    failed: Callable[[Exception], None] | None = None,
+) -> pa.RecordBatchReader:
     """A reader over a scan, whoever reads it and wherever: its requests count on the meters that are active here.
 
-    `meters` are for a caller that may be in a thread of somebody else, where none is.
+    `meters` are for a caller that may be in a thread of somebody else, where none is; `failed` hears of an error that
+    who reads may be told of as text alone.
     """
     import pyarrow as pa
 
@@ -157,8 +163,13 @@ def streamed(handle: LanceDataset, options: dict[str, Any], meters: Meters = ())
 
     def batches() -> Iterator[pa.RecordBatch]:
         while True:
-            with tally.taking(handle.uri):
-                batch = next(reader, None)
+            try:
+                with tally.taking(handle.uri):
+                    batch = next(reader, None)
+            except Exception as error:
+                if failed is not None:
+                    failed(error)
+                raise
             if batch is None:
                 return
             yield batch

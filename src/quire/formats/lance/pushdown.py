@@ -6,17 +6,22 @@ no word for unsigned numbers, large text, times and some others; those filters a
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.dataset as pads
 
+from quire.errors import QuireError
 from quire.formats.lance.metering import streamed
+from quire.formats.lance.session import is_gone, translate
 from quire.store import active_meters
 
 if TYPE_CHECKING:
     from lance import LanceDataset
+
+_OF_A_STORE = re.compile(r"\bGeneric \w+ error\b|\bIO error\b")
 
 
 class PushDown(pads.Dataset):  # type: ignore[misc]
@@ -24,6 +29,8 @@ class PushDown(pads.Dataset):  # type: ignore[misc]
 
     def __init__(self, handle: LanceDataset) -> None:
         self._handle = handle
+        self.failure: QuireError | None = None
+        """With what reading stopped, where the store was the reason: DuckDB tells of it as text alone."""
         self._meters = active_meters()  # DuckDB asks for rows in a thread of its own
         self._shown = pa.schema([f.with_type(_known(f.type)) for f in handle.schema])
         self._changed = {f.name for f in self._shown if f.type != handle.schema.field(f.name).type}
@@ -47,11 +54,15 @@ class PushDown(pads.Dataset):  # type: ignore[misc]
         return pads.Scanner.from_batches(self._as_shown(needed, None), columns=wanted, filter=filter)
 
     def _as_shown(self, columns: list[str], filter: Any) -> pa.RecordBatchReader:
-        reader = streamed(self._handle, {"columns": columns, "filter": filter}, self._meters)
+        reader = streamed(self._handle, {"columns": columns, "filter": filter}, self._meters, self._stopped)
         if not self._changed.intersection(columns):
             return reader
         shown = pa.schema([self._shown.field(n) for n in columns])
         return pa.RecordBatchReader.from_batches(shown, (batch.cast(shown) for batch in reader))
+
+    def _stopped(self, error: Exception) -> None:
+        if isinstance(error, OSError) or is_gone(error) or _OF_A_STORE.search(str(error)):
+            self.failure = translate(error, f"version {self._handle.version} of {self._handle.uri}")
 
 
 def _known(kind: pa.DataType) -> pa.DataType:

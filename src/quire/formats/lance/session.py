@@ -29,6 +29,9 @@ METADATA_CACHE = 128 << 20
 DETACHED = 1 << 63
 """A version with this bit set is a staged (detached) one."""
 
+DENIED = ("Permission denied", "AccessDenied", "403 Forbidden")
+"""What Lance's one class of errors says when it was refused."""
+
 _sharing = threading.Lock()
 _memory_sessions: dict[str, Any] = {}
 _described: weakref.WeakKeyDictionary[LanceDataset, tuple[int, list[Any]]] = weakref.WeakKeyDictionary()
@@ -98,13 +101,16 @@ class LanceSession:
         with self._lock:
             return self._handles.get((pin.location, version_of(pin)))
 
-    def _open(self, location: str, version: int | None, table: str = "") -> LanceDataset:
+    def uncached(self, location: str, version: int) -> LanceDataset:
+        """A handle that reads what is in the store now, whatever was read before."""
+        return self._open(location, version, shared=False)
+
+    def _open(self, location: str, version: int | None, table: str = "", *, shared: bool = True) -> LanceDataset:
         import lance
 
         def work() -> LanceDataset:
-            return lance.dataset(
-                self.uri(location), version=version, session=self.session, storage_options=self.options
-            )
+            session = self.session if shared else None
+            return lance.dataset(self.uri(location), version=version, session=session, storage_options=self.options)
 
         what = f"{'the HEAD' if version is None else f'version {version}'} of {table or location}"
         handle = self.call("open", work, hops=2, what=what, location=location)
@@ -198,7 +204,7 @@ def translate(error: Exception, what: str) -> QuireError:
             next="Open a newer snapshot; if this one should still exist, `quire doctor` looks for the cause.",
             what=what,
         )
-    if isinstance(error, PermissionError):
+    if is_denied(error):
         return PermissionDenied(
             f"No permission for {what}.", next="Check the credentials and the bucket policy.", what=what
         )
@@ -207,6 +213,11 @@ def translate(error: Exception, what: str) -> QuireError:
 
 def is_gone(error: BaseException) -> bool:
     return isinstance(error, FileNotFoundError) or "not found" in first_line(error).lower()
+
+
+def is_denied(error: BaseException) -> bool:
+    """Whether the store or the file system refused: to try again is of no use."""
+    return isinstance(error, PermissionError) or any(word in str(error) for word in DENIED)
 
 
 def first_line(error: BaseException) -> str:

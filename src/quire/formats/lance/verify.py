@@ -25,8 +25,8 @@ def needed(handle: LanceDataset) -> dict[str, int | None]:
             found[f"data/{file.path}"] = int(file.file_size_bytes) if file.file_size_bytes else None
         if metadata.to_json()["deletion_file"] is not None:
             found[deletion_path(int(fragment.fragment_id), metadata)] = None
-    for index in segments(handle):
-        found[f"_indices/{index}/"] = None
+    for index, size in segments(handle).items():
+        found[f"_indices/{index}/"] = size
     return found
 
 
@@ -36,9 +36,9 @@ LEGACY = 2
 """Files of an older kind are only read as part of their table, and so are not looked at one by one."""
 
 
-def claims(handle: LanceDataset, rows: int) -> tuple[dict[str, Claim], str | None]:
-    """What a version says of its files: of a data file rows and columns; of a deletion vector where it belongs to and
-    how many rows are left.
+def claims(handle: LanceDataset, rows: int, *, deep: bool) -> tuple[dict[str, Claim], str | None]:
+    """What a version says of its files: of a deletion vector where it belongs to and how many rows are left; if `deep`,
+    of a data file rows and columns.
 
     It also says how many rows it has in all, which a pin knows.
     """
@@ -48,7 +48,7 @@ def claims(handle: LanceDataset, rows: int) -> tuple[dict[str, Claim], str | Non
         metadata = fragment.metadata
         living += int(metadata.num_rows)
         for file in metadata.files:
-            if file.file_major_version >= LEGACY:
+            if deep and file.file_major_version >= LEGACY:
                 columns = sum(index >= 0 for index in file.column_indices)
                 found[f"data/{file.path}"] = (int(metadata.physical_rows), columns)
         if metadata.to_json()["deletion_file"] is not None:

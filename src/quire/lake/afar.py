@@ -1,0 +1,59 @@
+"""Work that begins in one process and is committed by another, while neither lives as long as it takes.
+
+Before anything is written a note is left for cleanup, and the state read right after it is where the commit begins. So
+a floor that was published in between cannot be overlooked: either its collector has seen the note, or the commit finds
+that its files may be gone.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from quire.errors import Revoked, SnapshotExpired
+from quire.lake.transaction import Transaction
+from quire.ledger import FORMAT, encode, new_id
+from quire.ledger.protectors import Note, note_key
+
+if TYPE_CHECKING:
+    from quire.lake.lake import Lake
+    from quire.lake.tokens import Token
+
+
+@dataclass(frozen=True)
+class Begun:
+    """Where such work began. It can be pickled."""
+
+    note: str
+    """It is not renewed: it counts for as long as cleanup waits for a writer that is silent."""
+    slot: int
+
+
+def begin(lake: Lake) -> Begun:
+    """Leave a note, and look where the branch stands."""
+    core = lake._core
+    core.check_writable()
+    name = new_id()
+    core.store.put(note_key(name), encode(Note(format=FORMAT, id=name, author=core.author, since=None)))
+    return Begun(name, lake._live.refresh().slot)
+
+
+def resume(lake: Lake, begun: Begun, message: str, *, token: Token | None = None) -> Transaction:
+    """A transaction on the state at which the work began."""
+    try:
+        base = lake._live.history.at_slot(begun.slot)
+    except SnapshotExpired as error:
+        raise Revoked(
+            f"A cleanup came between, and what was written may be gone: {error.message} Nothing was committed.",
+            next="Write it again.",
+            branch=lake._live.name,
+            slot=begun.slot,
+        ) from None
+    tx = Transaction(lake._live, lake._background, message=message, token=token, backfill=lake._backfill, base=base)
+    tx.notes.add(begun.note)
+    return tx
+
+
+def end(lake: Lake, begun: Begun) -> None:
+    """Take the note away, however the work ended."""
+    lake._core.store.delete(note_key(begun.note))

@@ -1,0 +1,106 @@
+"""A write by the format `quire` beside cleanup: no process of ours lives as long as its job.
+
+The calls are those that Spark makes: one process makes the writer, executors write, another process commits or aborts.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+import quire
+from quire.errors import Conflict, Revoked
+from quire.ledger.protectors import notes
+from quire.spark.source import _Writer
+
+ROWS = pa.record_batch({"id": pa.array(range(100, 110), pa.int64())})
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> Iterator[quire.Lake]:
+    with quire.create(tmp_path / "lake") as lake:
+        lake.create_table("t", [{"id": 1}])
+        for n in range(3):
+            with lake.transaction(f"more {n}") as tx:
+                tx["t"].append([{"id": n}])
+        yield lake
+
+
+def begun(lake: quire.Lake, *, overwrite: bool = False) -> tuple[_Writer, Any]:
+    writer = pickle.loads(pickle.dumps(_Writer({"lake": lake.uri, "table": "t"}, None, overwrite)))  # type: ignore[arg-type]
+    return writer, writer.write(iter([ROWS]))
+
+
+def passes(lake: quire.Lake, seconds: float = 60.0) -> None:
+    """Make everything in the lake look older, as the store sees it."""
+    lake.close()
+    for folder, _, names in os.walk(lake.uri):
+        for path in (os.path.join(folder, name) for name in names):
+            then = os.stat(path).st_mtime - seconds
+            os.utime(path, (then, then))
+
+
+def clean(lake: quire.Lake, **options: Any) -> int:
+    return lake.cleanup(**{"keep": 1, "older_than": 0, "grace": 0, **options}).files
+
+
+def test_a_long_job_keeps_its_files_and_leaves_no_note(lake: quire.Lake) -> None:
+    writer, message = begun(lake)
+    passes(lake)
+    with lake.transaction("meanwhile") as tx:
+        tx["t"].append([{"id": 7}])
+    clean(lake)
+    writer.commit([message])
+    assert lake["t"].count() == 4 + 1 + 10
+    assert list(notes(lake._core.store)) == []
+    assert lake.verify().ok
+    passes(lake)
+    assert clean(lake) > 0
+    assert lake.verify().ok
+
+
+def test_a_job_that_was_taken_for_dead_is_refused_and_nothing_dangles(lake: quire.Lake) -> None:
+    writer, message = begun(lake)
+    passes(lake)
+    clean(lake, dead_after=30)
+    before = lake.head
+    with pytest.raises(Revoked, match="Nothing was committed"):
+        writer.commit([message])
+    writer.abort([message])
+    assert lake.snapshot().commit == before
+    assert lake.verify().ok
+
+
+def test_a_job_whose_base_was_buried_is_refused(lake: quire.Lake) -> None:
+    writer, message = begun(lake)
+    for round_ in range(2):
+        passes(lake)
+        with lake.transaction(f"meanwhile {round_}") as tx:
+            tx["t"].append([{"id": 7}])
+        passes(lake)
+        clean(lake, dead_after=30)
+    with pytest.raises(Revoked):
+        writer.commit([message])
+    assert lake.verify().ok
+
+
+def test_an_aborted_job_leaves_no_note(lake: quire.Lake) -> None:
+    writer, message = begun(lake)
+    assert len(list(notes(lake._core.store))) == 1
+    writer.abort([message])
+    assert list(notes(lake._core.store)) == []
+
+
+def test_an_overwrite_does_not_undo_what_came_while_it_was_written(lake: quire.Lake) -> None:
+    writer, message = begun(lake, overwrite=True)
+    with lake.transaction("meanwhile") as tx:
+        tx["t"].append([{"id": 7}])
+    with pytest.raises(Conflict, match="'t'"):
+        writer.commit([message])
+    assert lake["t"].count() == 5
