@@ -208,8 +208,13 @@ def prune(actor: Actor) -> None:
 
 
 def revert(actor: Actor) -> None:
+    """Undo a commit, on a branch also one that it has from the log it started from."""
     lake = lake_of(actor)
-    entries = [e.id for e in lake.log(5) if e.message in actor.history.attempts]
+    names = [b.name for b in lake.branches() if b.name != "main"]
+    side = bool(names) and actor.rng.random() < 0.5
+    if side:
+        lake = lake.branch(actor.rng.choice(names))
+    entries = [e.id for e in lake.log(12 if side else 5) if e.message in actor.history.attempts]
     if not entries:
         return
     receipt = lake.revert(_any_of(actor, entries))
