@@ -17,7 +17,7 @@ import pytest
 import quire
 from quire import errors
 from quire.errors import InvalidInput, Revoked, SnapshotExpired
-from quire.lake import cleanup, retention
+from quire.lake import cleanup, retention, revert
 from quire.lake.cleanup import Cleaned, Collector
 from quire.ledger import FORMAT, Hint, Record, decode, encode, slot_key
 from quire.ledger.protectors import Lease, Note, lease_key, note_key
@@ -562,10 +562,10 @@ def test_a_lying_hint_does_not_keep_plain_readers_behind(lake: quire.Lake, uri: 
     assert decode(hint.read_bytes(), Hint, "hint").head < 1000
 
 
-def test_a_revert_on_a_branch_keeps_what_it_brings_back(
+def test_a_revert_on_a_branch_brings_nothing_back_that_is_going(
     lake: quire.Lake, uri: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The floor of the branch is published, then the revert looks, then the floor of main is: it sees none of them."""
+    """It looks at main, then both floors are published, then it looks at its branch: it reads none of them."""
     with lake.transaction("replaced") as tx:
         tx["t"].overwrite([{"id": 9, "v": 9}])
     replaced = tx.receipt.commit  # type: ignore[union-attr]
@@ -574,50 +574,63 @@ def test_a_revert_on_a_branch_keeps_what_it_brings_back(
     with quire.open(uri, branch="exp") as branch:
         branch.create_table("own", [{"id": 0}])
         write(lake, 1, table="u")
-        of_branch, at_commit, go = (threading.Event() for _ in range(3))
         told: list[Any] = []
+        looked, published, ended = (threading.Event() for _ in range(3))
 
-        def revert() -> None:
-            told.append(branch.revert(replaced).commit)
+        def undo() -> None:
+            try:
+                told.append(branch.revert(replaced))
+            except errors.QuireError as error:
+                told.append(error)
+            ended.set()
 
-        reverting = threading.Thread(target=revert)
-        real_mark, real_commit, real_gather = cleanup.mark, quire.Transaction.commit, retention.gather
+        reverting = threading.Thread(target=undo)
+        real_look, real_mark, real_gather = revert.check_kept, cleanup.mark, retention.gather
+
+        def look(*given: Any) -> None:
+            real_look(*given)
+            looked.set()
+            published.wait(20)
 
         def mark(live: Any, *given: Any, **more: Any) -> Any:
+            if live.name == "main":
+                reverting.start()
+                assert looked.wait(20)
+            done = real_mark(live, *given, **more)
             if live.name == "exp":
-                done = real_mark(live, *given, **more)
-                of_branch.set()
-                return done
-            of_branch.wait(20)
-            reverting.start()
-            at_commit.wait(20)
-            return real_mark(live, *given, **more)
-
-        def commit(tx: quire.Transaction) -> Any:
-            if threading.current_thread() is reverting:
-                at_commit.set()
-                go.wait(20)
-            return real_commit(tx)
+                published.set()
+            return done
 
         gathered: list[Any] = []
 
         def gather(*given: Any) -> Any:
             gathered.append(real_gather(*given))
-            if len(gathered) == 2:  # the heads are read, and the revert comes after them
-                go.set()
-                reverting.join(20)
+            if len(gathered) == 2:  # the heads were read before the revert could publish
+                assert ended.wait(20)
             return gathered[-1]
 
+        monkeypatch.setattr(revert, "check_kept", look)
         monkeypatch.setattr(cleanup, "mark", mark)
-        monkeypatch.setattr(quire.Transaction, "commit", commit)
         monkeypatch.setattr(retention, "gather", gather)
         clean(lake)
-        assert told == [branch.snapshot().commit]
-        assert len(gathered) == 2
         monkeypatch.undo()
-        assert values(branch["t"]) == [(0, 0)]
+        reverting.join()
+        assert [type(one) for one in told] == [SnapshotExpired]
+        assert len(gathered) == 2
+        assert values(branch["t"]) == [(9, 9)]
         assert lake.verify().ok
-        assert not list(Path(uri, "_quire", "leases").glob("*"))  # it is given back
+        assert not list(Path(uri, "_quire", "leases").glob("*"))
+
+
+def test_a_revert_on_a_branch_undoes_a_commit_of_its_parent(lake: quire.Lake, uri: str) -> None:
+    with lake.transaction("replaced") as tx:
+        tx["t"].overwrite([{"id": 9, "v": 9}])
+    branch = lake.create_branch("exp")
+    branch.revert(tx.receipt.commit)  # type: ignore[union-attr, arg-type]
+    clean(lake)
+    assert values(branch["t"]) == [(0, 0)]
+    assert lake.verify().ok
+    assert not list(Path(uri, "_quire", "leases").glob("*"))  # it is given back
 
 
 def test_a_forked_child_leaves_its_parents_note_alone(lake: quire.Lake, uri: str) -> None:

@@ -292,8 +292,11 @@ class Collector:
                     with contextlib.suppress(StorageError):
                         live.hint()
 
-        for number, _ in enumerate(kept_by.side_by_side([partial(one, live) for live in lives])):
-            self._progress("publishing floors", number + 1, len(lives))
+        done = 0
+        for _, level in itertools.groupby(lives, key=lambda live: len(live.line.inherited)):  # parents first
+            for _ in kept_by.side_by_side([partial(one, live) for live in level]):
+                done += 1
+                self._progress("publishing floors", done, len(lives))
 
     def _checkpoint_before(self, line: Line, slot: int) -> None:
         """Make the state at a slot reachable without what lies before it."""

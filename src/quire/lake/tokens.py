@@ -31,6 +31,19 @@ def token() -> str:
     return f"qt-{millis:012x}-{clock.token()}"
 
 
+def from_text(text: str | None) -> Token | None:
+    """A token as options and command lines have it: `qt-…` is opaque, `scope:7` is a position in a stream."""
+    if text is None or text.startswith("qt-"):
+        return text
+    scope, _, sequence = text.rpartition(":")
+    if not scope or not sequence.isdecimal():
+        raise InvalidToken(
+            f"{text!r} is not a token.",
+            next="Write scope:sequence, such as nightly:20261101, or pass one minted by quire.token().",
+        )
+    return StreamToken(scope=scope, sequence=int(sequence))
+
+
 def parse(value: Token | None) -> tuple[StreamToken | None, OpaqueToken | None]:
     if value is None:
         return None, None
