@@ -216,3 +216,8 @@ def test_what_is_no_text_is_refused(graph: Graph, tmp_path: Path, wrong: Any) ->
         graph.query(tmp_path)
     with pytest.raises(InvalidInput, match="at is a snapshot"):
         graph.query(FRIENDS, at="1.0", name="Ada")  # type: ignore[arg-type]
+
+
+def test_a_graph_is_made_of_a_lake_not_of_its_address() -> None:
+    with pytest.raises(InvalidInput, match="A graph is of a lake"):
+        quire.Graph("text")  # type: ignore[arg-type]

@@ -263,3 +263,37 @@ def test_null_may_be_set_where_it_is_allowed(lake: quire.Lake) -> None:
     assert people(lake) == {"Alice": 30, "Bob": None, "Cy": None}
     with pytest.raises(quire.errors.InvalidQuery, match="required"):
         mutated(lake, "insert Note { text: null }")
+
+
+EMBEDDED = """
+node Page { name: String @key  text: String?  vector: Vector(64)? @embed("text") }
+node Slip { text: String?  vector: Vector(64)? @embed("text") }
+"""
+
+
+def test_rows_whose_text_has_no_vector_are_counted(tmp_path: Path) -> None:
+    with quire.create(str(tmp_path / "pages"), backfill=False) as lake:
+        graph = quire.Graph(lake)
+        graph.apply_schema(EMBEDDED)
+        both = 'insert Page { name: "a", text: "x" } insert Page { name: "b" } insert Slip { text: "y" }'
+        done = graph.mutate(f"query q() {{ {both} }}")
+        assert done.unembedded == {"Page": 1, "Slip": 1}
+        assert done.to_dict()["unembedded"] == {"Page": 1, "Slip": 1}
+        assert graph.mutate('query q() { update Page set { text: "z" } where name in ["a", "b"] }').unembedded == {
+            "Page": 2
+        }
+        assert graph.mutate("query q() { update Page set { text: name } where text is not null }").unembedded == {
+            "Page": 2
+        }
+        assert graph.mutate("query q() { update Page set { text: null } where text is not null }").unembedded == {}
+        assert graph.mutate('query q() { insert Page { name: "a" } }').unembedded == {}
+
+
+def test_a_text_that_got_its_vector_is_not_counted(tmp_path: Path) -> None:
+    from quire.graph.embed import HashEmbedder
+
+    with quire.create(str(tmp_path / "pages"), backfill=False) as lake:
+        graph = quire.Graph(lake, embedder=HashEmbedder(64))
+        graph.apply_schema(EMBEDDED)
+        assert graph.mutate('query q() { insert Page { name: "a", text: "x" } }').unembedded == {}
+        assert graph.mutate('query q() { update Page set { text: "y" } where name = "a" }').unembedded == {}

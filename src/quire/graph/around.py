@@ -30,7 +30,7 @@ class Neighbour:
     """The type of the edge."""
     direction: Literal["out", "in"]
     properties: dict[str, Any]
-    """The columns of the edge: `id`, `src`, `dst` and its properties."""
+    """Its `id`, `src` and `dst`, and its properties; `@id`, `from` and `to` where properties have these names."""
     type: str
     """The type of the other node."""
     node: dict[str, Any]
@@ -54,7 +54,7 @@ def id_of(entity: Entity, key: Sequence[Any]) -> str:
 def find_node(snapshot: Snapshot, entity: Entity, key: Sequence[Any]) -> dict[str, Any] | None:
     """A node, without its blobs."""
     found = _by_ids(snapshot, entity, [id_of(entity, key)])
-    return found.popitem()[1] if found else None
+    return named(entity, found.popitem()[1]) if found else None
 
 
 def neighbours(
@@ -86,11 +86,16 @@ def neighbours(
     found = run_parallel([partial(_by_ids, snapshot, other, ids) for other, ids in wanted.items()])
     nodes = dict(zip(wanted, found, strict=True))
     return [
-        Neighbour(kind.name, "out" if end == "src" else "in", row, other.name, nodes[other][row[_far(end)]])
+        _neighbour(kind, end, row, other, nodes[other][row[_far(end)]])
         for (kind, end), rows in zip(steps, edges, strict=True)
         for other in (_other(catalog, kind, end),)
         for row in rows
     ]
+
+
+def _neighbour(kind: Entity, end: End, row: dict[str, Any], other: Entity, node: dict[str, Any]) -> Neighbour:
+    direction: Literal["out", "in"] = "out" if end == "src" else "in"
+    return Neighbour(kind.name, direction, named(kind, row), other.name, named(other, node))
 
 
 def _steps(
@@ -124,6 +129,12 @@ def _by_ids(snapshot: Snapshot, entity: Entity, ids: Sequence[str] | set[str]) -
 def plain(entity: Entity) -> list[str]:
     """Its columns without blobs."""
     return [*entity.system, *(p.column for p in entity.defined.properties if p.type.base != "Blob")]
+
+
+def named(entity: Entity, row: dict[str, Any]) -> dict[str, Any]:
+    """A row by the names of its properties, and no longer by those of its columns."""
+    shown = entity.shown
+    return {shown[column]: value for column, value in row.items()}
 
 
 def _far(end: End) -> End:

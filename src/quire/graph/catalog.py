@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING, Literal, TypeVar
 
 import msgspec
@@ -150,6 +151,19 @@ class Entity:
     def system(self) -> tuple[str, ...]:
         """Columns before its properties."""
         return ("id",) if self.kind == "node" else SYSTEM
+
+    @cached_property
+    def shown(self) -> Mapping[str, str]:
+        """By column, the name under which it is returned and loaded: a property by its own.
+
+        A column of the system gives way to a property of its name: `id` is `@id` then, and the ends are `from` and
+        `to`, as data names them.
+        """
+        others = {"id": "@id"} if "id" in self.properties else {}
+        if self.properties.keys() & {"src", "dst"}:
+            others |= {"src": "from", "dst": "to"}
+        own = {p.column: p.name for p in self.defined.properties}
+        return {column: others.get(column, column) for column in self.system} | own
 
     def property(self, name: str) -> Property:
         """A property by name; `NotFound` with the nearest one else."""

@@ -16,6 +16,7 @@ import msgspec
 from quire.errors import AlreadyExists, InvalidInput, Unsupported
 from quire.graph.around import plain
 from quire.graph.types import canonical
+from quire.lake.table import Rows
 
 if TYPE_CHECKING:
     import networkx
@@ -42,11 +43,23 @@ def chosen(catalog: Catalog, types: Collection[str] | None) -> list[Entity]:
 
 
 def frames(snapshot: Snapshot, entities: list[Entity], kind: Literal["arrow", "pandas", "polars"]) -> dict[str, Any]:
-    """Every type as one frame, by its name; blobs are left out."""
+    """Every type as one frame, by its name, with the columns that a load takes; blobs are left out."""
     if kind not in KINDS:
         raise InvalidInput(f"There are no frames of kind {kind!r}.", next=f"Use one of {', '.join(KINDS)}.")
-    scans = {e.name: snapshot[e.table].scan(columns=plain(e)) for e in entities}
+    scans = {e.name: _named_rows(snapshot, e) for e in entities}
     return {name: getattr(rows, f"to_{kind}")() for name, rows in scans.items()}
+
+
+def _named_rows(snapshot: Snapshot, entity: Entity) -> Rows:
+    """All rows, by the names of the properties."""
+    import pyarrow as pa
+
+    rows, names = snapshot[entity.table].scan(columns=plain(entity)), entity.shown
+    if all(column == name for column, name in names.items()):
+        return rows
+    schema = pa.schema([field.with_name(names[field.name]) for field in rows.schema])
+    batches = (pa.RecordBatch.from_arrays(batch.columns, schema=schema) for batch in rows)
+    return Rows(pa.RecordBatchReader.from_batches(schema, batches), keep=rows)
 
 
 def to_networkx(snapshot: Snapshot, catalog: Catalog, entities: list[Entity]) -> networkx.MultiDiGraph:
@@ -73,8 +86,9 @@ def to_networkx(snapshot: Snapshot, catalog: Catalog, entities: list[Entity]) ->
 
 
 def _carried(entity: Entity, row: dict[str, Any]) -> dict[str, Any]:
-    own = {f"property:{n}" if n == "type" else n: value for n, value in row.items() if n not in entity.system}
-    return {"type": entity.name, **own}
+    properties = {p.column: p.name for p in entity.defined.properties}
+    own = {properties[column]: value for column, value in row.items() if column in properties}
+    return {"type": entity.name, **{f"property:{n}" if n == "type" else n: value for n, value in own.items()}}
 
 
 def _rows(snapshot: Snapshot, entity: Entity) -> Iterator[dict[str, Any]]:

@@ -347,7 +347,7 @@ def _bounds(hops: int | tuple[int, int | None] | None) -> tree.Bounds | None:
     if hops is None:
         return None
     least, most = (hops, hops) if isinstance(hops, int) else hops
-    return tree.Bounds(_count(least, 1), None if most is None else _count(most, least))
+    return tree.Bounds(_count(least, 0), None if most is None else _count(most, least))
 
 
 def _count(given: Any, least: int) -> int:

@@ -62,6 +62,8 @@ class Graph:
     """
 
     def __init__(self, lake: Lake, *, embedder: Embedder | None = None) -> None:
+        if isinstance(lake, str | os.PathLike):
+            raise InvalidInput(f"A graph is of a lake, not of {os.fspath(lake)!r}.", next="Write Graph(quire.open(…)).")
         self.lake = lake
         self.embedder = embedder
         self._catalogs: OrderedDict[Infos, Catalog] = OrderedDict()

@@ -46,6 +46,8 @@ class MutationReceipt:
     inserted: dict[str, int] = field(default_factory=dict)
     updated: dict[str, int] = field(default_factory=dict)
     deleted: dict[str, int] = field(default_factory=dict)
+    unembedded: dict[str, int] = field(default_factory=dict)
+    """Rows whose text was written without a vector, because no embedder was configured."""
     receipt: Receipt | None = None
     upserted: dict[str, Counter[str]] = field(default_factory=dict, repr=False, compare=False)
     """What upserts did to each table when they ran: others may have come first since."""
@@ -67,6 +69,7 @@ class MutationReceipt:
             "inserted": dict(self.inserted),
             "updated": dict(self.updated),
             "deleted": dict(self.deleted),
+            "unembedded": dict(self.unembedded),
         }
 
 
@@ -97,6 +100,7 @@ class _Run:
     counted: dict[Action, Counter[str]] = field(
         default_factory=lambda: {"inserted": Counter(), "updated": Counter(), "deleted": Counter()}
     )
+    unembedded: Counter[str] = field(default_factory=Counter)
     upserted: dict[str, Counter[str]] = field(default_factory=lambda: defaultdict(Counter))
     """What upserts did to each table when they ran."""
 
@@ -113,7 +117,8 @@ class _Run:
                 elif isinstance(statement, plan.Delete):
                     self._delete(statement)
         told = {action: {t: n for t, n in sorted(by_type.items()) if n} for action, by_type in self.counted.items()}
-        return MutationReceipt(told["inserted"], told["updated"], told["deleted"], upserted=dict(self.upserted))
+        bare = {t: n for t, n in sorted(self.unembedded.items()) if n}
+        return MutationReceipt(told["inserted"], told["updated"], told["deleted"], bare, upserted=dict(self.upserted))
 
     def _count(self, action: Action, entity: Entity, rows: int) -> None:
         self.counted[action][entity.name] += rows
@@ -125,6 +130,7 @@ class _Run:
         rows = [self._row(statement) for statement in statements]
         if not (entity.kind == "node" and entity.defined.key):
             table = self._table(entity, [row.values for row in rows])
+            self.unembedded[entity.name] += sum(bool(row.bare) for row in rows)
             try:
                 self._count("inserted", entity, self.tx[entity.table].insert(table))
             except KeyConflict as error:
@@ -135,6 +141,7 @@ class _Run:
             before = last.get(row.values["id"])
             last[row.values["id"]] = row if before is None else before.then(row)
         upserted = list(last.values())
+        self.unembedded[entity.name] += sum(bool(row.bare - row.kept) for row in upserted)
         columns = {column for row in upserted for column in row.kept}
         keep = {column: [column in row.kept for row in upserted] for column in sorted(columns)}
         counts = self.tx[entity.table].upsert(self._table(entity, [row.values for row in upserted]), keep=keep)
@@ -154,10 +161,13 @@ class _Run:
         given = {s.property.name: self._value(entity, s.property, s.value) for s in statement.assignments}
         row = {p.column: given.get(p.name, p.type.value(default_of(p))) for p in entity.defined.properties}
         kept = {p.column for p in entity.defined.properties if p.name not in given}
+        bare = set()
         for one in made(entity):
             text = row[one.text.column]
             if row[one.vector.column] is None and text is not None:
                 row[one.vector.column] = self.vectors.one(one, text)
+                if row[one.vector.column] is None:
+                    bare.add(one.vector.column)
             if one.text.name in given:
                 kept.discard(one.vector.column)  # the vector of the old text does not stay with the new one
         if entity.kind == "edge":
@@ -167,7 +177,7 @@ class _Run:
             ):
                 assert end is not None
                 row[column] = self._end(entity, end, node, "from" if column == "src" else "to")
-        return _Row({**row, "id": self._id(statement, row)}, kept)
+        return _Row({**row, "id": self._id(statement, row)}, kept, bare)
 
     def _id(self, statement: plan.Insert, row: Mapping[str, Any]) -> str:
         entity = statement.entity
@@ -211,7 +221,9 @@ class _Run:
         values = self._assigned(statement)
         table = self.tx[entity.table]
         for condition in self._conditions(entity, statement.where):
-            self._count("updated", entity, table.update(values=values, where=condition))
+            rows = table.update(values=values, where=condition)
+            self._count("updated", entity, rows)
+            self.unembedded[entity.name] += rows if _is_bare(entity, values) else 0
 
     def _assigned(self, statement: plan.Update, row: Mapping[str, Any] | None = None) -> dict[str, Any]:
         """The columns that a statement sets, and what to."""
@@ -236,6 +248,7 @@ class _Run:
         rows = [row for c in conditions for row in table.scan(columns=columns, filter=c).to_pylist()]
         for some in (rows[start : start + CHUNK] for start in range(0, len(rows), CHUNK)):
             written = [{"id": row["id"], **self._assigned(statement, row)} for row in some]
+            self.unembedded[entity.name] += sum(_is_bare(entity, row) for row in written)
             schema = pa.schema([f for f in entity.schema() if f.name in written[0]])
             self._count("updated", entity, table.upsert(pa.Table.from_pylist(written, schema=schema))["updated"])
 
@@ -316,11 +329,18 @@ class _Row:
     values: dict[str, Any]
     kept: set[str]
     """Columns whose values are for a new row only."""
+    bare: set[str]
+    """Vectors that nobody could make of the texts that are there."""
 
     def then(self, later: _Row) -> _Row:
         """Both, one after the other."""
         values = {c: self.values[c] if c in later.kept else v for c, v in later.values.items()}
-        return _Row(values, self.kept & later.kept)
+        return _Row(values, self.kept & later.kept, (self.bare & later.kept) | (later.bare - later.kept))
+
+
+def _is_bare(entity: Entity, values: Mapping[str, Any]) -> bool:
+    """Whether a text is written, and no vector that is made of it."""
+    return any(values.get(one.text.column) is not None and values[one.vector.column] is None for one in made(entity))
 
 
 def _together(statement: plan.Statement) -> Any:

@@ -33,6 +33,8 @@ FLOATS = ("F32", "F64")
 LARGEST_VECTOR = 1 << 16
 LARGEST_DIGITS = 40
 _F32 = float.fromhex("0x1.fffffep+127")
+_FINER = re.compile(r"[.,]\d{6}\d*[1-9]")
+"""A fraction of a second that microseconds do not hold."""
 
 
 class Wrong(ValueError):
@@ -228,7 +230,7 @@ def _bool(given: Any) -> bool:
 def _date(given: Any) -> dt.date:
     if isinstance(given, dt.datetime):
         # Frames have no type for dates: midnight is one.
-        if given == given and given.time() == dt.time():
+        if given == given and given.time() == dt.time() and not getattr(given, "nanosecond", 0):
             return given.date()
         raise Wrong(f"is a date without a time of day, not {_shown(given)}")
     if isinstance(given, dt.date):
@@ -243,11 +245,17 @@ def _date(given: Any) -> dt.date:
 
 def _datetime(given: Any) -> dt.datetime:
     if isinstance(given, str):
+        if _FINER.search(given):
+            raise Wrong(f"is a time in whole microseconds, not {_shown(given)}")
         try:
             given = dt.datetime.fromisoformat(given)
         except ValueError:
             raise Wrong(f'is a time like "2024-12-31T12:00:00Z", not {_shown(given)}') from None
     elif hasattr(given, "to_pydatetime"):
+        if given != given:  # a time of pandas that is none
+            raise Wrong(f'is a time like "2024-12-31T12:00:00Z", not {_shown(given)}')
+        if given.nanosecond:
+            raise Wrong(f"is a time in whole microseconds, not {_shown(given)}")
         given = given.to_pydatetime()
     if not isinstance(given, dt.datetime):
         raise Wrong(f'is a time like "2024-12-31T12:00:00Z", not {_shown(given)}')

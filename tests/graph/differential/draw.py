@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
 from hypothesis import strategies as st
 from tests.graph.differential.values import Undefined, arithmetic, compared
 from tests.graph.differential.world import POOLS, REAL, WHOLE, WORDS, Kind, Pick, Prop, Row, World, text
@@ -81,7 +82,7 @@ class Writer:
         """A value, written out or as a parameter."""
         if self.pick.chance(share):
             return self.parameter(value, "String" if base == "enum" else base)
-        return literal(value)
+        return literal(value, base)
 
     def parameter(self, value: Any, type: str) -> str:
         name = f"p{len(self.declared)}"
@@ -96,7 +97,7 @@ class Writer:
         items = [value, *(self.pick.one(others) for _ in range(self.pick.number(0, 2)))]
         if self.pick.chance(30):
             return self.parameter(items, f"[{'String' if base == 'enum' else base}]")
-        shown = [literal(i) for i in items]
+        shown = [literal(i, base) for i in items]
         if base in WHOLE and self.pick.chance(20):
             shown.append("0.5")
         return f"[{', '.join(shown)}]"
@@ -279,7 +280,7 @@ class Reading(Writer):
         if edge.loops and self.pick.chance(30):
             shown = f"<{shown}>"
         if bounds and self.pick.chance(60 if edge.loops else 20):
-            least = 2 if self.pick.chance(12) else 1
+            least = 2 if self.pick.chance(12) else 0 if edge.loops and self.pick.chance(12) else 1
             most = "" if self.pick.chance(45) else str(self.pick.number(least, 4))
             shown += f"{{{least},{most}}}"
         if self.pick.chance(30):
@@ -299,7 +300,8 @@ class Reading(Writer):
         end = self.pick.one(ends) if ends and self.pick.chance(40) else self._bind(kind, self._next(start, edge))
         shown = f"<{edge.small}>" if edge.loops and self.pick.chance(30) else edge.small
         if not self.pick.chance(10):
-            shown += self.pick.one(("{1,}", "{1,}", "{1,3}", "{1,6}", "{2,4}"))
+            bounds = ("{1,}", "{1,}", "{1,3}", "{1,6}", "{2,4}")
+            shown += self.pick.one((*bounds, "{0,3}") if edge.loops else bounds)
         if self.pick.chance(15):
             shown += f" [{self.condition(edge, self.witness(edge), str)}]"
         name = self.name()
@@ -665,8 +667,10 @@ def of(variable: str) -> Callable[[str], str]:
     return lambda prop: f"${variable}.{prop}"
 
 
-def literal(value: Any) -> str:
-    """A value as a query writes it."""
+def literal(value: Any, base: str = "") -> str:
+    """A value as a query writes it; an F32 with as few digits as tell it apart."""
+    if base == "F32":
+        return str(np.float32(value))
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, str):

@@ -12,6 +12,8 @@ from tests.graph.differential.world import Kind, Row, World, single
 
 from quire.graph.language import tree
 
+LARGEST = single(3.4028235e38)
+
 
 @dataclass(frozen=True)
 class Thing:
@@ -60,6 +62,7 @@ class Evaluate:
     def __init__(self, world: World, query: tree.Query, values: Mapping[str, Any], now: dt.datetime) -> None:
         self.world, self.now = world, now
         self.values = {p.name: bound(p, values.get(p.name)) for p in query.parameters}
+        self.singles = {p.name for p in query.parameters if p.type.base == "F32"}
         self.aliases: dict[str, tree.Expression] = {}
 
     # -- conditions -----------------------------------------------------------------------------------------------
@@ -71,18 +74,19 @@ class Evaluate:
             case tree.IsNull():
                 return (self.plain(given.operand, at) is None) != given.negated
             case tree.Compare(operator="contains"):
-                left, right = self.value(given.left, at), self.value(given.right, at)
+                left, right = self.value(given.left, at), self.beside(given.right, given.left, at)
                 return left is not None and right is not None and right in left
             case tree.Compare(operator="starts_with"):
                 left, right = self.value(given.left, at), self.value(given.right, at)
                 return left is not None and right is not None and left.startswith(right)
             case tree.Compare(operator="in"):
-                options = self.value(given.right, at) or []
-                left = self.value(given.left, at)
+                options = self.beside(given.right, given.left, at) or []
+                left = self.beside(given.left, given.right, at)
                 return any([compared("=", left, option) for option in options])
             case _:
                 try:
-                    return compared(given.operator, self.plain(given.left, at), self.plain(given.right, at))
+                    left, right = self.beside(given.left, given.right, at), self.beside(given.right, given.left, at)
+                    return compared(given.operator, left, right)
                 except Undefined:
                     # Against a fraction no whole number has to be known.
                     fractions = (tree.Literal(0.5, "F64"), tree.Literal(2.5, "F64"))
@@ -105,6 +109,27 @@ class Evaluate:
         """A value; a node or an edge is its id."""
         found = self.value(given, at)
         return found.id if isinstance(found, Thing) else found
+
+    def beside(self, given: tree.Expression, other: tree.Expression, at: Context) -> Any:
+        """The same, as an F32 holds it where it is written out and compared with one."""
+        return as_single(given, self.plain(given, at)) if self._is_single(other, at) else self.plain(given, at)
+
+    def _is_single(self, given: tree.Expression, at: Context) -> bool:
+        if isinstance(given, tree.Name) and at.bare is None:
+            given = self.aliases[given.name]
+        match given:
+            case tree.Access():
+                thing, name = at.env.get(given.variable.name), given.property
+            case tree.Name():
+                thing, name = at.bare, given.name
+            case tree.Aggregate(function="min" | "max", argument=tree.Access()):
+                return any(self._is_single(given.argument, Context(env)) for env in at.group or ())
+            case tree.Variable():
+                return given.name in self.singles
+            case _:
+                return False
+        prop = thing.kind.prop(name) if isinstance(thing, Thing) else None
+        return prop is not None and prop.base == "F32"
 
     # -- expressions ----------------------------------------------------------------------------------------------
 
@@ -146,6 +171,16 @@ class Evaluate:
     def call(self, given: tree.Call, at: Context) -> Any:
         assert given.function == "now"
         return self.now
+
+
+def as_single(given: tree.Expression, value: Any) -> Any:
+    """A value as 32 bits hold it, if it is a number that was written out, or a list with such."""
+    if isinstance(given, tree.ListOf):
+        return [as_single(item, v) for item, v in zip(given.items, value, strict=True)]
+    written = given.operand if isinstance(given, tree.Negative) else given
+    if not isinstance(written, tree.Literal) or isinstance(value, bool) or not isinstance(value, int | float):
+        return value
+    return single(value) if abs(value) <= LARGEST else value
 
 
 def key_of(variable: tree.Variable) -> str:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from itertools import product
 from typing import Any
 
-from tests.graph.differential.evaluate import Context, Env, Evaluate, Path, Thing, key_of, parts_of, used
+from tests.graph.differential.evaluate import Context, Env, Evaluate, Path, Thing, as_single, key_of, parts_of, used
 from tests.graph.differential.values import Unclear, Undefined, compared, sorted_by
 from tests.graph.differential.walking import paths_from, reached_from
 from tests.graph.differential.words import Corpus, distance_of, matches
@@ -146,7 +146,7 @@ class Naive(Evaluate):
                 thing = env[key_of(clause.variable)]
                 assert isinstance(thing, Thing)
                 return all(
-                    compared("=", thing.get(a.name), self.value(a.value, Context(env))) for a in clause.properties
+                    compared("=", thing.get(a.name), self._given(thing, a, Context(env))) for a in clause.properties
                 )
             case tree.Compare() | tree.IsNull() | tree.Matches():
                 return self.holds(clause, Context(env))
@@ -156,6 +156,11 @@ class Naive(Evaluate):
                 return self._exists(clause.alternatives, env, types)
             case _:
                 return True
+
+    def _given(self, thing: Thing, assignment: tree.Assignment, at: Context) -> Any:
+        """What a property has to be; an F32 is what was written as it holds it."""
+        value, prop = self.value(assignment.value, at), thing.kind.prop(assignment.name)
+        return as_single(assignment.value, value) if prop is not None and prop.base == "F32" else value
 
     def _exists(self, blocks: Iterable[tuple[tree.Clause, ...]], env: Env, types: Mapping[str, str]) -> bool:
         undefined = None

@@ -68,13 +68,13 @@ def _within(value: int) -> int:
 def _finite(value: float) -> float:
     if not math.isfinite(value):
         raise Undefined
-    return value
+    return value + 0.0  # minus zero is zero
 
 
 def negated(value: Any) -> Any:
     if value is None:
         return None
-    return _within(-value) if isinstance(value, int) else -value
+    return _within(-value) if isinstance(value, int) else -value + 0.0
 
 
 def aggregate(function: str, values: list[Any], distinct: bool) -> Any:

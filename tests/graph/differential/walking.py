@@ -10,8 +10,8 @@ Pairs = Sequence[tuple[str, str]]
 def reached_from(source: str, pairs: Pairs, least: int, most: int | None, once: bool) -> set[str]:
     """The nodes that a walk with bounds gives: each at the number of hops at which it is reached first.
 
-    An edge from a node to itself gives its node one hop later. `once`: the edge leads to another type, so it cannot be
-    walked twice, though ids of the two may look alike.
+    A walk that begins at one hop gives its source for an edge from it to itself. `once`: the edge leads to another
+    type, so it cannot be walked twice, though ids of the two may look alike.
     """
     if once:
         return {t for s, t in pairs if s == source} if least <= 1 else set()
@@ -26,7 +26,7 @@ def reached_from(source: str, pairs: Pairs, least: int, most: int | None, once: 
                 edge_of_walk.append(t)
     loops = {s for s, t in pairs if s == t}
     within = {n for n, h in hops.items() if h >= least and (most is None or h <= most)}
-    return within | {n for n, h in hops.items() if n in loops and h == least - 1}
+    return within | ({source} & loops if least == 1 else set())
 
 
 def paths_from(source: str, pairs: Pairs, least: int, most: int | None, once: bool) -> dict[str, list[str]]:

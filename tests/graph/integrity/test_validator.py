@@ -274,3 +274,27 @@ def _holds_people(folder: Path) -> bool:
 
     found = lance.dataset(str(folder))
     return "mood" in found.schema.names
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "said"),
+    [
+        ("q", "no query", "cannot be read"),
+        ("q", "query other() { match { $p: Person } return { $p.name } }", "holds 'other'"),
+        ("q", "", "holds no query"),
+    ],
+)
+def test_a_stored_query_that_is_none_is_refused(lake: quire.Lake, name: str, text: str, said: str) -> None:
+    error = refused(lake, "graph:stored", {"name": name, "text": text})
+    assert (error.rule, error.id) == ("query", name)
+    assert said in error.message
+
+
+def test_a_stored_query_may_be_written_and_removed_by_hand(lake: quire.Lake) -> None:
+    text = "query q() { match { $p: Person } return { $p.name } }"
+    with lake.transaction() as tx:
+        tx["graph:stored"].insert([{"name": "q", "text": text}])
+    assert quire.Graph(lake).stored() == {"q": text}
+    with lake.transaction() as tx:
+        tx["graph:stored"].delete("name = 'q'")
+    assert quire.Graph(lake).stored() == {}

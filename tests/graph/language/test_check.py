@@ -485,3 +485,32 @@ def test_any_tree_is_checked_or_refused(given: tree.Query) -> None:
         return
     scanned = {s.variable for s in found.body.block.scans} if isinstance(found.body, plan.Read) else set()
     assert scanned <= (found.body.needs.keys() if isinstance(found.body, plan.Read) else set())
+
+
+@pytest.mark.parametrize(
+    ("returned", "wanted"),
+    [
+        ("count($p) as n", []),
+        ("$p.age, count(distinct $p) as n", ["age"]),
+        ("$p as all_of_it", [n for n, p in GRAPH.node("Person").properties.items() if p.type.base != "Blob"]),
+    ],
+)
+def test_an_entity_that_is_counted_is_but_its_id(returned: str, wanted: list[str]) -> None:
+    assert [prop.name for prop in read("$p: Person", returned).needs["p"].properties] == wanted
+
+
+def test_an_alias_of_a_whole_entity_is_named_as_it_is_written() -> None:
+    with pytest.raises(InvalidQuery) as caught:
+        read("$p: Person", "$p as somebody", "order { somebody }")
+    assert caught.value.message.endswith("somebody is a whole node, no value.")
+    with pytest.raises(InvalidQuery) as caught:
+        read("$p: Person", "$p as somebody", "having { somebody > 3 }")
+    assert caught.value.message.endswith("somebody is a whole entity and cannot be compared with a value.")
+
+
+def test_a_walk_of_no_hops_stays_within_one_type() -> None:
+    assert (expand("$a knows{0,2} $b").least, expand("$a knows{0,2} $b").most) == (0, 2)
+    with pytest.raises(InvalidQuery) as caught:
+        read("$p worksAt{0,1} $c")
+    assert "no walk of 0 hops" in caught.value.message
+    assert (caught.value.line, caught.value.next) == (2, "Begin the bounds at 1.")

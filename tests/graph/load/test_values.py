@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -17,6 +18,7 @@ import quire
 from quire.errors import IntegrityError
 from quire.graph.graph import Graph
 from quire.graph.load import readers
+from quire.graph.types import Type, Wrong
 
 SCHEMA = """
 node Day { name: String @key  born: Date?  seen: DateTime?  count: I64?  share: F64?  small: F32? tags: [I64]? }
@@ -156,3 +158,17 @@ def test_deep_json_is_told_with_its_own_line_and_costs_no_other_row(
     assert done.rejected == 2
     told = [json.loads(line) for line in (tmp_path / "rejects").read_text().splitlines()]
     assert sorted((t["line"], t["rule"]) for t in told) == [(2, "json"), (3, "type")]
+
+
+@pytest.mark.parametrize(
+    "given", [pd.Timestamp("2021-01-01 00:00:00.123456789"), "2021-01-01T00:00:00.123456789Z", pd.NaT]
+)
+def test_a_time_that_would_change_is_refused(given: Any) -> None:
+    with pytest.raises(Wrong, match="is a time"):
+        Type("DateTime").value(given)
+
+
+def test_zeros_beyond_microseconds_change_nothing() -> None:
+    expected = dt.datetime(2021, 1, 1, 0, 0, 0, 123456, tzinfo=dt.UTC)
+    assert Type("DateTime").value("2021-01-01T00:00:00.123456000Z") == expected
+    assert Type("DateTime").value(pd.Timestamp("2021-01-01 00:00:00.123456")) == expected

@@ -60,7 +60,7 @@ def test_columns_have_the_declared_types(things: Given) -> None:
 def test_a_whole_node_is_a_struct_of_its_id_and_properties(things: Given) -> None:
     [row] = things.ask('match { $x: Thing { name: "one" } } return { $x }')
     assert row == {
-        **{"id": "one", "name": "one", "property:id": "mine", "ab": 1, "aB": 2, "u": 3, "w": 2**64 - 1, "f": 0.5},
+        **{"@id": "one", "name": "one", "id": "mine", "ab": 1, "aB": 2, "u": 3, "w": 2**64 - 1, "f": 0.5},
         **{"g": 0.1, "b": True, "d": dt.date(2020, 1, 2), "t": dt.datetime(2020, 1, 2, 3, tzinfo=dt.UTC)},
         **{"e": "low", "l": [1, 2], "v": [0.5, 1.5]},
     }

@@ -340,3 +340,36 @@ def test_of_two_that_make_the_graph_one_wins_whole(lake: quire.Lake) -> None:
         with pytest.raises(Conflict):
             theirs.commit()
     assert lake.tables() == [STORED, "node:A"]
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        ('node P { name: String @key  b: I32? @rename_from("a")  a: I32? @rename_from("b")  c: I32? }', "P.b, P.a"),
+        (
+            'node P { name: String @key  b: I32? @rename_from("a") '
+            'a: I32? @rename_from("c")  c: I32? @rename_from("b") }',
+            "P.b, P.a, P.c",
+        ),
+    ],
+)
+def test_names_that_are_exchanged_are_refused(lake: quire.Lake, text: str, names: str) -> None:
+    applied(lake, "node P { name: String @key  a: I32?  b: I32?  c: I32? }")
+    put(lake, "node:P", {"id": "x", "name": "x", "a": 1, "b": 2, "c": 3})
+    [found] = refusals(lake, text)
+    assert (found["code"], found["sentence"].split(" are ")[0]) == ("rename-cycle", names)
+    assert found["next"].startswith("Rename in two steps: all of them to new names first")
+
+
+def test_types_that_exchange_their_names_are_refused(lake: quire.Lake) -> None:
+    applied(lake, "node P { name: String @key }  node Q { name: String @key }")
+    text = 'node P @rename_from("Q") { name: String @key }  node Q @rename_from("P") { name: String @key }'
+    assert [found["code"] for found in refusals(lake, text)] == ["rename-cycle"]
+
+
+def test_names_are_exchanged_in_two_steps(lake: quire.Lake) -> None:
+    applied(lake, "node P { name: String @key  a: I32?  b: I32? }")
+    put(lake, "node:P", {"id": "x", "name": "x", "a": 1, "b": 2})
+    applied(lake, 'node P { name: String @key  x: I32? @rename_from("a")  y: I32? @rename_from("b") }')
+    applied(lake, 'node P { name: String @key  b: I32? @rename_from("x")  a: I32? @rename_from("y") }')
+    assert stored(lake, "node:P")["x"] == {"name": "x", "a": 2, "b": 1}

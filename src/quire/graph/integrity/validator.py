@@ -11,7 +11,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from quire.errors import Conflict, QuireError
+from quire.graph.catalog import STORED
 from quire.graph.integrity.changes import Changed, Looks, catalog_of, changed_types
+from quire.graph.integrity.queries import check_stored
 from quire.graph.integrity.structure import check_structure
 from quire.graph.integrity.verdicts import check_alone, check_sets, is_vouched
 from quire.graph.integrity.violations import MOST, Found
@@ -19,7 +21,7 @@ from quire.graph.integrity.violations import MOST, Found
 if TYPE_CHECKING:
     from quire.lake.transaction import Transaction
 
-ALONE = frozenset({"type", "required", "enum", "range", "check", "key"})
+ALONE = frozenset({"type", "required", "enum", "range", "check", "key", "query"})
 """Rules that a row breaks by itself, whatever others commit."""
 
 
@@ -45,6 +47,8 @@ def check(tx: Transaction, tables: Sequence[str], *, most: int = MOST, rows: boo
     if found:
         return found
     changed = changed_types(tx, catalog, tables)
+    if STORED in tables:
+        check_stored(tx, found)
     if rows:
         for one in changed:
             if not is_vouched(one):

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from quire.graph.catalog import Catalog
@@ -35,8 +36,8 @@ class Judge(Protocol):
 _judges: weakref.WeakKeyDictionary[Transaction, Judge] = weakref.WeakKeyDictionary()
 _vouched: weakref.WeakKeyDictionary[Transaction, dict[str, State]] = weakref.WeakKeyDictionary()
 """The tables whose rows of each transaction were looked at one by one."""
-_judged: weakref.WeakKeyDictionary[Transaction, dict[str, State]] = weakref.WeakKeyDictionary()
-"""The tables with which each transaction was found right, by id, as they were then."""
+_judged: weakref.WeakKeyDictionary[Transaction, Verdict] = weakref.WeakKeyDictionary()
+"""What each transaction was found right with last."""
 
 
 class State:
@@ -52,6 +53,21 @@ class State:
         return same and self.base == other.base
 
     __hash__ = None  # type: ignore[assignment]
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """That nothing is wrong with the changes of some types together.
+
+    A table that was only looked at is not among `asked`: what the transaction does to it, or did to it before, has
+    had no question of its own.
+    """
+
+    asked: frozenset[str]
+    """Ids of the types whose own changes were asked about."""
+    rules: State
+    seen: dict[str, State]
+    """Every table that an answer rests on, by id, as it was then."""
 
 
 # -- rows together ----------------------------------------------------------------------------------------------------
@@ -77,15 +93,16 @@ def check_sets(catalog: Catalog, changed: Sequence[Changed], looks: Looks, found
     else:
         judge(sent(catalog, changed, looks), found)
     if found.count == count:
-        ids = {*looks.seen, *(one.entity.id for one in changed)}
-        _judged[looks.tx] = {"": _rules(looks.tx), **{id: _state(looks.tx, id) for id in ids}}
+        asked = frozenset(one.entity.id for one in changed)
+        seen = {id: _state(looks.tx, id) for id in {*looks.seen, *asked}}
+        _judged[looks.tx] = Verdict(asked, _rules(looks.tx), seen)
 
 
 def _are_judged(tx: Transaction, changed: Sequence[Changed]) -> bool:
-    known = _judged.get(tx, {})
-    if not known or not all(one.entity.id in known for one in changed):
+    known = _judged.get(tx)
+    if known is None or not known.asked.issuperset(one.entity.id for one in changed):
         return False
-    return all(state == (_state(tx, id) if id else _rules(tx)) for id, state in known.items())
+    return known.rules == _rules(tx) and all(state == _state(tx, id) for id, state in known.seen.items())
 
 
 def _rules(tx: Transaction) -> State:

@@ -182,8 +182,6 @@ class Build:
 
     def bounds(self, parts: Parts) -> tree.Bounds:
         least, most = parts
-        if whole(least) < 1:
-            raise wrong(place(least), "a traversal has at least one hop.", "Begin the bounds at 1, as in {1,3}.")
         if most is not None and whole(most) < whole(least):
             raise wrong(place(most), f"the bounds {{{least},{most}}} end before they begin.", "Swap them.")
         return tree.Bounds(whole(least), None if most is None else whole(most))

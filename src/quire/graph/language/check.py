@@ -73,7 +73,7 @@ def bind(query: plan.Query, values: Mapping[str, Any]) -> dict[str, Any]:
             said = "is null" if name in values else "is missing"
             raise InvalidQuery(
                 f"The parameter {name} of the query {query.name} {said}.",
-                next=f"Give a value of type {kind}.",
+                next=f'Give a value of type {kind}: -p {name}=… in a shell, params={{"{name}": …}} in a program.',
                 query=query.name,
                 parameter=name,
             )

@@ -60,8 +60,7 @@ class Expressions:
         found = self.any(given, wanted)
         kind = found.type
         if kind is None:
-            name = given.name if isinstance(given, tree.Variable) else ""
-            raise wrong(given.at, f"${name} is a whole {self._kind(found)}, no value.", f"Name a property: ${name}.…")
+            raise self._no_value(given, found)
         if kind.base == "Vector" and not isinstance(found, plan.Constant | plan.ListOf):
             raise wrong(given.at, "a vector can only be returned or given to nearest(…).")
         return found
@@ -89,8 +88,13 @@ class Expressions:
             case tree.Call():
                 return self._call(given)
 
-    def _kind(self, found: plan.Expression) -> str:
-        return found.entity.kind if isinstance(found, plan.Whole) else "entity"
+    def _no_value(self, given: tree.Expression, found: plan.Expression) -> InvalidQuery:
+        """A whole entity, be it written as its variable or by the alias under which it is returned."""
+        kind = found.entity.kind if isinstance(found, plan.Whole) else "entity"
+        if isinstance(given, tree.Name):
+            return wrong(given.at, f"{given.name} is a whole {kind}, no value.", "Name a property of it: $x.…")
+        name = given.name if isinstance(given, tree.Variable) else "x"
+        return wrong(given.at, f"${name} is a whole {kind}, no value.", f"Name a property: ${name}.…")
 
     def _literal(self, given: tree.Literal) -> plan.Constant:
         base = "U64" if given.kind == "I64" and cast(int, given.value) >= 2**63 else given.kind

@@ -6,8 +6,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from quire.errors import InvalidQuery
+from quire.graph.catalog import Entity
 from quire.graph.language import plan, tree
 from quire.graph.language.expression import Context, Expressions
+from quire.graph.language.place import wrong
 from quire.graph.language.predicate import predicate
 from quire.graph.language.scope import Scope, Scopes, resolve, small
 from quire.graph.language.walk import variables
@@ -101,6 +103,7 @@ class Matching:
         types = Expressions(self.context, "edge", row=(name, edge))
         filters = tuple(predicate(given, types) for given in step.filters)
         bounds = step.bounds or tree.Bounds(1, 1)
+        self._check_nearest(step, edge, bounds)
         if bounds.most != 1 and edge.defined.source != edge.defined.target:
             types_of_ends = [self.context.catalog.by_id(id).name for id in (edge.defined.source, edge.defined.target)]
             message = f"{edge.name} leads from {' to '.join(types_of_ends)}, so it is never walked more than one hop."
@@ -119,6 +122,16 @@ class Matching:
             bounds.most,
             filters,
         )
+
+    def _check_nearest(self, step: tree.Traverse, edge: Entity, bounds: tree.Bounds) -> None:
+        """A walk of no hop ends at the node where it begins, so both ends are of one type."""
+        if bounds.least == 0 and edge.defined.source != edge.defined.target:
+            ends = [self.context.catalog.by_id(id).name for id in (edge.defined.source, edge.defined.target)]
+            raise wrong(
+                step.at,
+                f"{edge.name} leads from {' to '.join(ends)}, so there is no walk of 0 hops along it.",
+                "Begin the bounds at 1.",
+            )
 
 
 def _shared(scope: Scope, block: plan.Block) -> tuple[str, ...]:

@@ -20,12 +20,12 @@ Plans are values: two queries that mean the same by the same names have equal pl
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from quire.graph.catalog import Entity, Property
-from quire.graph.types import Type, Wrong, canonical
+from quire.graph.types import Type, Wrong, identity
 
 STRING = Type("String")
 BOOL = Type("Bool")
@@ -59,20 +59,24 @@ class Parameter:
 
 @dataclass(frozen=True)
 class KeyText:
-    """The text that a parameter makes in an id, where it is compared with one: `key_text` of its value."""
+    """The id of a node, where it is compared with one: `key_text` of values that are known without rows."""
 
-    parameter: Parameter
-    key: Type
-    """Of the only property of the key."""
+    values: tuple[Expression, ...]
+    """Of the whole key; or one, which is the id as text. Where `type` is a list, one that gives as many ids."""
+    keys: tuple[Type, ...]
+    """Of the properties of the key."""
     type: Type = STRING
 
 
-def key_text(key: Type, value: Any) -> str:
-    """The id of the node whose key is a value. What the key cannot hold gives a text that is no id."""
+def key_text(keys: Sequence[Type], values: Sequence[Any]) -> str:
+    """The id of the node whose key has these values. What the key cannot hold gives a text that is no id."""
+    from quire.graph.load.ids import key_values
+
     try:
-        return key.text(value)
+        whole = values[0] if len(values) < len(keys) else values
+        return identity(key_values(whole, keys))
     except Wrong:
-        return canonical(value)
+        return identity(values)
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,9 @@ from typing import Literal, cast
 
 from quire.graph.language import plan, tree
 from quire.graph.language.expression import Expressions
+from quire.graph.language.identities import by_identity
 from quire.graph.language.place import wrong
+from quire.graph.language.singles import as_stored
 from quire.graph.language.tree import At
 from quire.graph.names import nearest
 from quire.graph.types import Type
@@ -16,6 +18,12 @@ ORDERED = ("<", "<=", ">", ">=")
 
 def predicate(given: tree.Filter, types: Expressions) -> plan.Predicate:
     """A filter, typed; `InvalidQuery` where its sides do not go together."""
+    if isinstance(given, tree.Compare) and (found := by_identity(given, types)) is not None:
+        return found
+    return as_stored(_predicate(given, types))
+
+
+def _predicate(given: tree.Filter, types: Expressions) -> plan.Predicate:
     match given:
         case tree.Matches():
             return plan.Matches(cast(plan.TextMatch, types.value(given.call)))
@@ -96,7 +104,6 @@ def _compare(given: tree.Compare, types: Expressions) -> plan.Compare:
     left, right = types.any(given.left), types.any(given.right)
     if isinstance(left, plan.Whole) or isinstance(right, plan.Whole):
         return _entities(given, left, right)
-    left, right = _as_end(left, right, types), _as_end(right, left, types)
     kind = cast(Type, left.type)
     for side, written in ((left, given.left), (right, given.right)):
         found = cast(Type, side.type)
@@ -121,32 +128,15 @@ def _entities(given: tree.Compare, left: plan.Expression, right: plan.Expression
     """Two variables: the same entity, or not."""
     if not (isinstance(left, plan.Whole) and isinstance(right, plan.Whole)):
         whole = given.left if isinstance(left, plan.Whole) else given.right
-        name = whole.name if isinstance(whole, tree.Variable) else "x"
-        raise wrong(
-            whole.at, f"${name} is a whole entity and cannot be compared with a value.", f"Name a property: ${name}.…"
-        )
+        name = f"${whole.name}" if isinstance(whole, tree.Variable) else getattr(whole, "name", "this")
+        advice = f"Name a property: {name}.…" if name.startswith("$") else "Name a property of it: $x.…"
+        raise wrong(whole.at, f"{name} is a whole entity and cannot be compared with a value.", advice)
     if left.entity.id != right.entity.id:
         raise wrong(given.at, f"{left.entity.name} and {right.entity.name} are never the same.", "Compare properties.")
     if given.operator not in ("=", "!="):
         raise wrong(given.at, f"entities have no order, so {given.operator} has no meaning.", "Compare properties.")
     operator: Literal["=", "!="] = "=" if given.operator == "=" else "!="
     return plan.Compare(operator, plan.System(left.variable, "id"), plan.System(right.variable, "id"))
-
-
-def _as_end(side: plan.Expression, other: plan.Expression, types: Expressions) -> plan.Expression:
-    """A key value that is compared with the end of an edge or with an id, as the text of an id."""
-    if not (isinstance(other, plan.System) and isinstance(side, plan.Constant | plan.Parameter)) or types.row is None:
-        return side
-    entity, catalog = types.row[1], types.context.catalog
-    if other.column != "id":
-        entity = catalog.source(entity) if other.column == "src" else catalog.target(entity)
-    key = entity.defined.key
-    kind = entity.properties[key[0]].type.required if len(key) == 1 else None
-    if kind is None or kind.is_text or not _match(kind, side.type):
-        return side
-    if isinstance(side, plan.Parameter):
-        return plan.KeyText(side, kind, Type("String", optional=side.type.optional))
-    return plan.Constant(plan.key_text(kind, side.value), plan.STRING)
 
 
 def _text(found: plan.Expression, written: tree.Expression, operator: str) -> None:

@@ -232,6 +232,11 @@ def _needs(found: plan.Read) -> Iterator[tuple[str, plan.Needs]]:
     """For every node and edge of the query, which properties it reads of them."""
     entities: dict[str, Entity] = {}
     used: dict[str, set[str]] = {}
+    for output in found.outputs:
+        # Only what is returned as a whole is read as one: counted or compared, an entity is its id.
+        if isinstance(output.expression, plan.Whole):
+            entity = output.expression.entity
+            used.setdefault(output.expression.variable, set()).update(_readable(entity))
     for part in parts((found.block, *found.outputs, *found.having, *found.order)):
         match part:
             case plan.Scan():
@@ -240,8 +245,6 @@ def _needs(found: plan.Read) -> Iterator[tuple[str, plan.Needs]]:
                 entities[part.edge] = part.entity
             case plan.Field():
                 used.setdefault(part.variable, set()).add(part.property.name)
-            case plan.Whole():
-                used.setdefault(part.variable, set()).update(_readable(part.entity))
             case _:
                 pass
     for name, entity in entities.items():

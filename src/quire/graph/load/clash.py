@@ -31,18 +31,34 @@ class Ids:
 
     column: pa.ChunkedArray
     known: Any
-    """Whether each row is there already, by what is unique: a numpy array."""
+    """Whether each row is there already, by what is unique, or may be, because it goes by its id: a numpy array."""
+
+
+def known_by(entity: Entity) -> tuple[str, ...]:
+    """The names of the rule by which rows are the same under merge; none where only an id says so.
+
+    Of several it is the one that holds both ends of an edge, and else the one whose properties are declared first.
+    """
+    if entity.defined.key or not entity.defined.unique:
+        return ()
+    ends = ("src", "dst") if entity.kind == "edge" else ()
+    order = {name: place for place, name in enumerate((*ends, *(n for n in entity.properties if n not in ends)))}
+    return min(
+        entity.defined.unique,
+        key=lambda names: (not (ends and set(ends) <= set(names)), sorted(order[name] for name in names)),
+    )
 
 
 def goes_by(entity: Entity, *, lacking: bool) -> Sequence[str]:
     """The columns that say under merge which rows are the same; none where that is the id.
 
-    `lacking` says that rows came without an id. Then there has to be something else, or it is `Refused`.
+    `lacking` says that rows came without an id. Then there has to be something else, or it is `Refused`. A row of which
+    one of these columns is null goes by its id all the same.
     """
     if entity.kind == "node" and (entity.defined.key or not lacking):
         return ()
-    if entity.defined.unique:
-        return entity.columns(entity.defined.unique[0])
+    if names := known_by(entity):
+        return entity.columns(names)
     if not lacking:
         return ()
     what = "@unique(…) and no id" if entity.kind == "edge" else "@key and no id"
@@ -62,27 +78,42 @@ def merged_ids(view: View, entity: Entity, columns: Sequence[str], rows: pa.Tabl
     wanted = distinct(rows, columns)
     kinds = [type_of(entity, c) for c in columns]
     found = matches(view, columns, kinds, wanted, ["id"])
+    by_id = nulls(rows, columns)
     if not found.num_rows:
-        return None
+        return Ids(rows.column("id"), by_id) if by_id.any() else None
     there = Places(wanted.take(found.column("position"))).of([rows.column(c) for c in columns])
     known = there >= 0
     # Every id is taken from one column: the gathered ones, and those that are there behind them.
     order = np.where(known, rows.num_rows + there, np.arange(rows.num_rows))
     both = pa.chunked_array([*rows.column("id").chunks, *found.column("id").chunks])
-    return Ids(both.take(pa.array(order)), known)
+    return Ids(both.take(pa.array(order)), known | by_id)
 
 
-def by_unique(entity: Entity, mode: Mode) -> bool:
-    """Whether an id that is there stands for another row, because rows are the same by what is unique."""
-    return mode == "merge" and bool(entity.defined.unique) and not entity.defined.key
+def nulls(rows: pa.Table, columns: Sequence[str]) -> Any:
+    """A mask of the rows that have a null in any of some columns: what is unique does not tell them apart."""
+    import numpy as np
+
+    found = np.zeros(rows.num_rows, bool)
+    for name in columns:
+        found |= rows.column(name).is_null().to_numpy()
+    return found
+
+
+def by_unique(entity: Entity, mode: Mode, *, lacking: bool = True) -> bool:
+    """Whether an id that is there stands for another row, because rows are the same by what is unique.
+
+    Nodes of which all came with an id go by that.
+    """
+    return mode == "merge" and bool(known_by(entity)) and (entity.kind == "edge" or lacking)
 
 
 def clashing(
-    at: Callable[[], View], entity: Entity, mode: Mode, ids: pa.ChunkedArray, known: Any = None
+    at: Callable[[], View], mode: Mode, ids: pa.ChunkedArray, known: Any = None, *, unique: bool = False
 ) -> dict[int, str]:
     """Positions of rows whose id is there already, or was given by an earlier row, and what is said of each.
 
-    `at` opens the table, if it has to be asked. `known` is a mask of the rows that are there already and may be.
+    `at` opens the table, if it has to be asked. `known` is a mask of the rows that are there already and may be;
+    `unique` says that all others may not, as `by_unique` tells.
     """
     import numpy as np
     import pyarrow as pa
@@ -92,7 +123,6 @@ def clashing(
     wanted = distinct(pa.table({"id": ids}), ["id"])
     if wanted.num_rows != len(ids):
         bad.update({int(row): TWICE for row in _later(ids)})
-    unique = by_unique(entity, mode)
     if mode == "append" or unique:
         there = wanted.filter(counts(at(), ["id"], [TEXT], wanted, enough=1) > 0)
         if there.num_rows:

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from quire.errors import InvalidInput
+from quire.errors import IntegrityError, InvalidInput
 from quire.graph.catalog import Catalog, Entity
 from quire.graph.embed.embedder import Embedder
 from quire.graph.embed.fill import Vectors
@@ -128,6 +128,13 @@ def _counted(done: dict[str, Loaded], rejects: Rejects, vectors: Vectors) -> dic
     }
 
 
+MERGED = (
+    "Nothing was committed. A merge goes on only without rows that are wrong by themselves: these break a rule together"
+    " with others (an end, a number of edges, what is unique) and may have replaced rows that were there. Correct them"
+    " or take them out of the source."
+)
+
+
 @dataclass
 class _Load:
     tx: Transaction
@@ -163,6 +170,7 @@ class _Load:
     def _tell(self, found: Found, done: dict[str, Loaded]) -> None:
         """Reject the rows behind violations. Unless they may be skipped, or cannot be, that is the end of the load."""
         blamed: dict[Entity, set[str]] = {}
+        together = Found(self.rejects.found.most)
         rows = self._culprits(found)
         for violation in found.violations:
             entity, place, original = rows.get((violation.type, violation.id), (None, None, None))
@@ -170,8 +178,12 @@ class _Load:
                 self.rejects.add(violation, None)
             elif violation.id not in blamed.setdefault(entity, set()):
                 blamed[entity].add(violation.id)
-                self.rejects.add(replace(violation, file=place[0], line=place[1]), original)
-        if not self.rejects.skips or self.mode == "merge" or not blamed:
+                located = replace(violation, file=place[0], line=place[1])
+                together.add([located])
+                self.rejects.add(located, original)
+        if self.rejects.skips and self.mode == "merge" and blamed:
+            raise self._stuck(together)
+        if not self.rejects.skips or not blamed:
             raise self.rejects.error()
         for entity, ids in blamed.items():
             removed = 0
@@ -180,6 +192,14 @@ class _Load:
             self.rejects.leave_out(entity.name, removed)
             before = done[entity.name]
             done[entity.name] = replace(before, inserted=before.inserted - removed)
+
+    def _stuck(self, together: Found) -> IntegrityError:
+        """The rows that a merge cannot go on without, apart from those that it could have left out."""
+        whole, told = self.rejects.error(), together.error()
+        told.next = MERGED
+        if isinstance(whole, IntegrityError) and "rejects" in whole.fields:
+            told.fields["rejects"] = whole.fields["rejects"]
+        return told
 
     def _culprits(self, found: Found) -> dict[tuple[str, str | None], Culprit]:
         """The rows of this load that violations are about, by type and id: each type is looked through once."""

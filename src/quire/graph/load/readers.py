@@ -21,6 +21,7 @@ from quire.graph.load.rejects import Rejects
 from quire.graph.load.shares import lines_between
 from quire.graph.load.sources import Numbered, Part, explained, opened
 from quire.graph.load.typed import Rows, Typist
+from quire.graph.load.utf8 import Checked
 from quire.store.inputs import is_remote, open_input
 
 if TYPE_CHECKING:
@@ -138,7 +139,7 @@ class Reader:
         else:
             assert part.entity is not None
             entity = part.entity
-            id = None if "id" in entity.properties else row.pop("id", None)
+            id = row.pop(entity.shown["id"], None)
             source, target, data = None, None, row
             if entity.kind == "edge":
                 source, target = _end(entity, row, "from", "src"), _end(entity, row, "to", "dst")
@@ -267,7 +268,7 @@ def open_csv(stream: Any, block: int, invalid: Callable[[Any], str]) -> Iterable
     import pyarrow.csv as csv
 
     found: Iterable[pa.RecordBatch] = csv.open_csv(
-        stream,
+        pa.PythonFile(Checked(stream), mode="r"),
         read_options=csv.ReadOptions(block_size=block, use_threads=False),
         parse_options=csv.ParseOptions(newlines_in_values=True, invalid_row_handler=invalid, ignore_empty_lines=False),
         convert_options=csv.ConvertOptions(
@@ -326,9 +327,10 @@ def _end(entity: Entity, row: dict[str, Any], name: str, column: str) -> Any:
 
 
 def _ids_in(entity: Entity, batch: pa.RecordBatch) -> Ids:
-    if "id" in entity.properties or "id" not in batch.schema.names:
+    id = entity.shown["id"]
+    if id not in batch.schema.names:
         return "none"
-    return "some" if batch.column("id").null_count else "all"
+    return "some" if batch.column(id).null_count else "all"
 
 
 def _sliced(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:

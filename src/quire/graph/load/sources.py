@@ -83,7 +83,10 @@ def parts(
     format: Format | None,
     options: Mapping[str, str] | None = None,
 ) -> list[Part]:
-    """Everything that a source consists of, in order. `options` are those of the store that files in buckets lie in."""
+    """Everything that a source consists of, in order. `options` are those of the store that files in buckets lie in.
+
+    A file that two of the names match is there once: nobody who lists overlapping patterns means its rows twice.
+    """
     if type is not None and edge is not None:
         raise InvalidInput(
             "Rows are of a node type or of an edge type.", next="Say type= or edge= (--type, --edge), not both."
@@ -91,10 +94,20 @@ def parts(
     if format is not None and format not in FORMATS:
         raise InvalidInput(f"There is no format {format!r}.", next=f"Use one of {', '.join(FORMATS)}.")
     given = catalog.node(type) if type is not None else catalog.edge(edge) if edge is not None else None
-    found = list(_parts(source, catalog, given, format, options or {}))
+    found = _once(_parts(source, catalog, given, format, options or {}))
     if not found:
         raise InvalidInput("There is nothing to load.", next="Name at least one file, or give rows.")
     return found
+
+
+def _once(found: Iterator[Part]) -> list[Part]:
+    """Without files that came before for the same type."""
+    kept: dict[Any, Part] = {}
+    for number, part in enumerate(found):
+        named = isinstance(part.data, str) and part.share is None
+        path = part.data if not named or inputs.is_remote(part.data) else os.path.abspath(part.data)
+        kept.setdefault((path, part.entity.id if part.entity else None) if named else number, part)
+    return list(kept.values())
 
 
 def _parts(

@@ -15,6 +15,7 @@ from quire.graph.integrity.identity import ids as ids_of
 from quire.graph.integrity.identity import key_columns
 from quire.graph.integrity.rules import Broken, broken, sentence
 from quire.graph.integrity.violations import Violation
+from quire.graph.load.clash import known_by, nulls
 from quire.graph.load.gather import Typed
 from quire.graph.load.ids import ends_of, new_ids
 from quire.graph.load.lacks import Absent, lacks_text
@@ -118,8 +119,9 @@ class Typist:
                 columns[prop.column] = self._noted(prop.name, read(batch.column(prop.name), prop.type))
             else:
                 columns[prop.column] = from_python([default_of(prop)] * batch.num_rows, prop.type)
-        if "id" in names and "id" not in self.entity.properties:
-            columns["id"] = self._noted("id", from_arrow(batch.column("id"), TEXT))
+        id = self.entity.shown["id"]
+        if id in names:
+            columns["id"] = self._noted(id, from_arrow(batch.column(id), TEXT))
         if self.entity.kind == "edge":
             source, target = (batch.column(n) for n in self.end_names(names))
             for column, values, node in self._ends(source, target):
@@ -128,7 +130,7 @@ class Typist:
 
     def check_columns(self, names: list[str]) -> str | None:
         """What is wrong with the columns of a file, if anything is."""
-        known = {*self.entity.properties, "id"}
+        known = {*self.entity.properties, self.entity.shown["id"]}
         if self.entity.kind == "edge":
             ends = self.end_names(names)
             lacking = [n for n in ends if n not in names]
@@ -212,9 +214,28 @@ class Typist:
             if end in arrays and arrays[end].null_count:
                 self._missing(said, arrays[end], columns[end])
                 arrays[end] = arrays[end].fill_null("")
+        self._check_known(arrays, rows)
         arrays["id"] = self._ids(arrays, rows)
         schema = self.entity.schema()
         return pa.RecordBatch.from_arrays([arrays[n] for n in schema.names], schema=schema)
+
+    def _check_known(self, arrays: dict[str, Any], rows: int) -> None:
+        """Under merge a row is known by what is unique, or else by its id. By neither, it would be new every time."""
+        import numpy as np
+        import pyarrow as pa
+
+        names = known_by(self.entity) if self.merging else ()
+        if not names:
+            return
+        columns = self.entity.columns(names)
+        unknown = nulls(pa.table({name: arrays[name] for name in columns}), columns)
+        if "id" in arrays:
+            unknown &= np.asarray(arrays["id"].is_null())
+        unknown[[row for row, _ in self._told]] = False
+        which = ", ".join(names)
+        said = f"{self.entity.name}: {which} is null and there is no id, so nothing says which row it is."
+        for row in np.flatnonzero(unknown).tolist():
+            self._tell(row, "key", which, said)
 
     def _missing(self, said: str, column: Any, made: Converted) -> None:
         for row, there in enumerate(column.is_valid().to_pylist()):

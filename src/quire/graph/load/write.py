@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from quire.graph.integrity.changes import Looks
 from quire.graph.load import index, merge
-from quire.graph.load.clash import TEXT, Ids, Mode, clash, clashing, goes_by, incomplete, merged_ids
+from quire.graph.load.clash import TEXT, Ids, Mode, by_unique, clash, clashing, goes_by, incomplete, merged_ids
 from quire.graph.load.gather import FILE, LINE, Gathered, Gathering
 from quire.graph.load.receipt import Loaded
 from quire.graph.load.rejects import Rejects, as_given
@@ -91,9 +91,9 @@ class Writing:
         if one.generated and not one.entity.defined.key and new is None:
             return np.empty(0, np.int64)
         ids = one.table(["id"]).column("id") if new is None else new.column
-        bad = clashing(
-            lambda: Looks(self.tx).at(one.entity), one.entity, self.mode, ids, None if new is None else new.known
-        )
+        known = None if new is None else new.known
+        unique = by_unique(one.entity, self.mode, lacking=one.lacking)
+        bad = clashing(lambda: Looks(self.tx).at(one.entity), self.mode, ids, known, unique=unique)
         self._reject(one, bad)
         return np.array(sorted(bad), np.int64)
 

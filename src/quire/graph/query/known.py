@@ -9,6 +9,7 @@ from typing import Any
 
 from quire.errors import InvalidQuery
 from quire.graph.language import plan
+from quire.graph.language.constant import evaluate
 
 MOST = 2**63 - 1
 """More rows than this are all rows, and engines count no further."""
@@ -40,10 +41,17 @@ class Known:
         if isinstance(term, plan.ListOf):
             return [self.value(item) for item in term.items]
         if isinstance(term, plan.KeyText):
-            value = self.value(term.parameter)
-            return None if value is None else plan.key_text(term.key, value)
+            return self._ids(term)
         assert isinstance(term, plan.Now)
         return self.now
+
+    def _ids(self, term: plan.KeyText) -> Any:
+        values = [evaluate(value, self.params, self.now) for value in term.values]
+        if None in values:
+            return None
+        if term.type.many:
+            return [plan.key_text(term.keys, [value]) for value in values[0]]
+        return plan.key_text(term.keys, values)
 
     def count(self, term: plan.Constant | plan.Parameter | None, what: str) -> int | None:
         """A limit or offset; None where there is none."""

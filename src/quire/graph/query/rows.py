@@ -62,8 +62,9 @@ def output_schema(statement: Statement) -> pa.Schema:
 def _struct(term: plan.Whole) -> pa.DataType:
     import pyarrow as pa
 
-    ids = [pa.field(name, pa.string()) for name in term.entity.system]
-    return pa.struct([*ids, *(pa.field(p.column, p.type.arrow()) for p in whole(term.entity))])
+    shown = term.entity.shown
+    ids = [pa.field(shown[name], pa.string()) for name in term.entity.system]
+    return pa.struct([*ids, *(pa.field(p.name, p.type.arrow()) for p in whole(term.entity))])
 
 
 def shaped(reader: Any, statement: Statement, schema: pa.Schema) -> Iterator[pa.RecordBatch]:

@@ -84,7 +84,7 @@ class Searches:
         if self.embed is None:
             raise Unsupported(
                 f"nearest({prop.name}, …) was given text, and there is nothing that makes vectors of text.",
-                next="Configure an embedder, or pass a vector.",
+                next="Configure an embedder (--embedder or QUIRE_EMBEDDER, Graph(lake, embedder=…)), or pass a vector.",
                 property=prop.name,
             )
         try:

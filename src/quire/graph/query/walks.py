@@ -1,8 +1,9 @@
 """Walks of several hops as SQL: which nodes are reached from which, by the fewest hops, and shortest paths.
 
 A walk starts at its seeds, at depth 0. A node counts at the depth at which it is reached first and is not expanded
-again, so a way back to a node that was visited, the seed included, gives nothing. Only an edge from a node to itself
-gives its node once more, one hop later: it is an edge that was walked, though it leads nowhere new.
+again, so a way back to a node that was visited, the seed included, gives nothing. There is one exception: a walk that
+begins at one hop gives its seed where an edge leads from the seed to itself, as the plain traversal of that edge does.
+A walk that begins at no hop gives its seed anyway.
 """
 
 from __future__ import annotations
@@ -54,8 +55,7 @@ class Walk:
             f"SELECT DISTINCT r.x, e.{end}, r.n + 1 FROM {self.name}r AS r JOIN {self.name}e AS e ON e.{start} = r.y "
             f"WHERE {far}NOT EXISTS (SELECT 1 FROM recurring.{self.name}r AS o WHERE o.x = r.x AND o.y = e.{end}))",
             f"{self.name}({self.name}_a, {self.name}_b) AS ("
-            f"SELECT {source}, {target} FROM {self.name}r WHERE {self._within()} "
-            f"OR (n = {self.least - 1:d} AND {target} IN (SELECT s FROM {self.name}e WHERE s = t)))",
+            f"SELECT {source}, {target} FROM {self.name}r WHERE {self._within()}{self._or_loop(target)})",
         ]
 
     def paths(self, sql: Dialect = DUCKDB) -> list[str]:
@@ -72,6 +72,10 @@ class Walk:
                 f"SELECT s, t, CAST(1 AS BIGINT), {both} FROM {self.name}e WHERE {self._allows_one()})",
             ]
         far = "" if self.most is None else f"r.n < {self.most:d} AND "
+        loops = (
+            f" UNION ALL SELECT x, y, CAST(1 AS BIGINT), list_append(way, y) FROM {self.name}r "
+            f"WHERE n = 0 AND y IN (SELECT s FROM {self.name}e WHERE s = t)"
+        )
         return [
             self._edges(),
             f"{self.name}r(x, y, n, way) USING KEY (x, y) AS ("
@@ -81,10 +85,17 @@ class Walk:
             f"WHERE {far}NOT EXISTS (SELECT 1 FROM recurring.{self.name}r AS o WHERE o.x = r.x AND o.y = e.t) "
             f"GROUP BY r.x, e.t)",
             f"{self.name}({self.name}_a, {self.name}_b, {self.name}_length, {self.name}_nodes) AS ("
-            f"SELECT x, y, CAST(n AS BIGINT), way FROM {self.name}r WHERE {self._within()} UNION ALL "
-            f"SELECT x, y, CAST(n + 1 AS BIGINT), list_append(way, y) FROM {self.name}r "
-            f"WHERE n = {self.least - 1:d} AND y IN (SELECT s FROM {self.name}e WHERE s = t))",
+            f"SELECT x, y, CAST(n AS BIGINT), way FROM {self.name}r WHERE {self._within()}"
+            f"{loops if self.gives_loops else ''})",
         ]
+
+    @property
+    def gives_loops(self) -> bool:
+        """Whether a seed is given for an edge to itself."""
+        return self.least == 1
+
+    def _or_loop(self, target: str) -> str:
+        return f" OR (n = 0 AND {target} IN (SELECT s FROM {self.name}e WHERE s = t))" if self.gives_loops else ""
 
     def _edges(self) -> str:
         # Read once: every step of the walk looks at them.

@@ -129,22 +129,24 @@ def _alter(tx: Transaction, change: TypeChange, definition: Definition) -> None:
     had = indexes.wanted(change.old)
     _change_columns(table, change)
     table.set_rules(_encoded(definition))
-    moved = {new.id for old, new in change.kept() if retyped(old, new)}
+    moved = {new.id for old, new in change.kept() if retyped(old, new)} | {new.id for _, new in change.remade()}
     indexes.follow(table, entity, had, moved)
 
 
 def _change_columns(table: TransactionTable, change: TypeChange) -> None:
     """Columns that go make room for those that are renamed, and those for new ones."""
-    gone = [p.column for p in change.dropped()]
+    # Vectors of another kind than from now on go as a whole: no row has to be written for that.
+    remade = {new.id: new for _, new in change.remade()}
+    gone = [p.column for p in change.dropped()] + [old.column for old, _ in change.remade()]
     if gone:
         table.drop_columns(gone)
     for old, new in change.kept():
-        if old.column != new.column:
+        if old.column != new.column and new.id not in remade:
             table.rename_column(old.column, new.column)
     for old, new in change.kept():
         if retyped(old, new):
             table.alter_column(new.column, type=new.type.arrow())
-    for prop in change.added():
+    for prop in (*change.added(), *remade.values()):
         _add_column(table, prop)
 
 

@@ -59,6 +59,22 @@ class TypeChange:
     def kept(self) -> Iterator[tuple[Property, Property]]:
         return (pair for c in self.properties if (pair := c.kept) is not None)
 
+    def remade(self) -> Iterator[tuple[Property, Property]]:
+        """Vectors that `@embed` makes from another text, or by another model, than those that are there.
+
+        A model that is named for the first time says which one it was.
+        """
+        before = {p.name: p.id for p in self.old.defined.properties} if self.old is not None else {}
+        after = {p.name: p.id for p in self.new.properties} if self.new is not None else {}
+        for old, new in self.kept():
+            was, now = old.annotation("embed"), new.annotation("embed")
+            if was is None or now is None:
+                continue
+            model = was.named.get("model")
+            moved = before[str(was.value)] != after[str(now.value)]
+            if moved or (model is not None and model != now.named.get("model")):
+                yield old, new
+
     def before(self, name: str) -> Property | None:
         """What a property of the new type was before."""
         return next((c.old for c in self.properties if c.new is not None and c.new.name == name), None)
@@ -71,7 +87,9 @@ def compare(old: Catalog, schema: Schema) -> tuple[list[TypeChange], list[Refusa
     for kind in ("node", "edge"):
         known = {e.name: e for e in old.entities if e.kind == kind}
         wanted = [t for t in schema.types if t.kind == kind]
-        before = _before({t.name: t.was for t in wanted if t.was}, [t.name for t in wanted], known)
+        was = {t.name: t.was for t in wanted if t.was}
+        before = _before(was, [t.name for t in wanted], known)
+        refusals += [_exchanged(names) for names in _cycles(was, known)]
         for found in wanted:
             if _contested(found.was, found.name, before, known):
                 refusals.append(_both_named(found.name, str(found.was)))
@@ -95,6 +113,33 @@ def _before(was: Mapping[str, str], names: Sequence[str], known: Mapping[str, T]
     return found
 
 
+def _cycles(was: Mapping[str, str], known: Mapping[str, object]) -> list[list[str]]:
+    """Known names that renames pass around, each round once. Every one of them would continue itself."""
+    found: list[list[str]] = []
+    seen: set[str] = set()
+    for first in was:
+        names = [first]
+        while (old := was.get(names[-1])) is not None and old in known and old not in names:
+            names.append(old)
+        closed = len(names) > 1 and was.get(names[-1]) == first and first in known
+        if closed and first not in seen:
+            found.append(names)
+            seen.update(names)
+    return found
+
+
+def _exchanged(names: Sequence[str], type: str = "") -> Refusal:
+    owner = f"{type}." if type else ""
+    listed = ", ".join(f"{owner}{name}" for name in names)
+    return Refusal(
+        "rename-cycle",
+        type or names[0],
+        f"{listed} are renamed from each other, and every one of these names is there already.",
+        "Rename in two steps: all of them to new names first, and from those in the next schema.",
+        property=names[0] if type else "",
+    )
+
+
 def _contested(was: str | None, name: str, before: Mapping[str, T], known: Mapping[str, T]) -> bool:
     """Whether a rename starts from a name that is still in use, or both names are and one would go unasked."""
     return was is not None and was in known and (name not in before or (name in known and was not in before))
@@ -115,6 +160,7 @@ def _type_change(found: Resolved, entity: Entity | None, ids: Mapping[str, str],
     wanted = found.definition.properties
     known = dict(entity.properties) if entity is not None else {}
     before = _before(found.properties_were, [p.name for p in wanted], known)
+    refusals += [_exchanged(names, found.name) for names in _cycles(found.properties_were, known)]
     for name, was in found.properties_were.items():
         if _contested(was, name, before, known):
             refusals.append(_both_named(name, was, found.name))

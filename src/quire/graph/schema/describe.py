@@ -61,6 +61,9 @@ def _properties(change: TypeChange) -> Iterator[Step]:
             yield Step("rename-property", name, sentence, new.name, {"from": old.name})
         yield from _type_steps(name, old, new)
         yield from _annotation_steps(name, new.name, old.annotations, new.annotations)
+    for _, new in change.remade():
+        sentence = f"Remove the vectors of {name}.{new.name} that are there: they were made in another way."
+        yield Step("clear-vectors", name, sentence, new.name)
     for new in change.added():
         default = new.annotation("default")
         filled = f", {quoted(default.value)} for the rows that are there" if default and not new.type.optional else ""

@@ -29,7 +29,7 @@ class Index:
 
     @property
     def needs_rows(self) -> bool:
-        """Whether it is trained on rows, and so cannot be built without any."""
+        """Whether it is trained on values, and so cannot be built without any."""
         return self.kind.startswith("IVF")
 
 
@@ -64,7 +64,7 @@ def metric(prop: Property) -> str:
 def build(table: TransactionTable, entity: Entity) -> list[str]:
     """Build the indexes that a type should have and that its table lacks; the names of those that were built.
 
-    One that is trained on rows waits until there are some.
+    One that is trained on values waits until there are some.
     """
     there = {index["name"] for index in table.indexes()}
     return _built(table, (index for name, index in wanted(entity).items() if name not in there))
@@ -85,10 +85,9 @@ def follow(table: TransactionTable, entity: Entity, had: dict[str, Index], moved
 
 
 def _built(table: TransactionTable, found: Iterable[Index]) -> list[str]:
-    rows = table.count()
     names = []
     for index in found:
-        if rows or not index.needs_rows:
+        if not index.needs_rows or table.count(f"`{index.column}` is not null"):
             table.create_index(index.column, index.kind, name=index.name, replace=True, **index.options)
             names.append(index.name)
     return names

@@ -54,6 +54,7 @@ def refusals_of(change: TypeChange, old: Catalog, tables: Snapshot | Transaction
         found += _key(change, change.old.defined, change.new, table)
         found += _ends(change, change.old.defined, change.new, table)
         found += [] if drop_data else _dropped_properties(change, table)
+        found += _embedded(change, table, drop_data=drop_data)
         found += _required(change, table)
         found += _values(change, table)
         found += _unique(change, change.old.defined, change.new, table)
@@ -92,6 +93,23 @@ def _dropped_properties(change: TypeChange, table: Table) -> Iterator[Refusal]:
                 found,
                 prop,
             )
+
+
+def _embedded(change: TypeChange, table: Table, *, drop_data: bool) -> Iterator[Refusal]:
+    """Vectors of two models, or of two texts, would be searched as if they were of one."""
+    for old, new in change.remade():
+        found = _where(table, f"{_column(old)} is not null")
+        if not found.rows or (drop_data and new.type.optional):
+            continue
+        advice = "Say drop_data=True (`--drop-data`) to set them to null, and load the texts again"
+        yield _refusal(
+            "embed-changed",
+            change,
+            f"What {change.name}.{new.name} is made from cannot change: {found.shown} have a vector of the old kind.",
+            f"{advice}." if new.type.optional else f"Make it {new.type.bare}?. Then: {advice[0].lower()}{advice[1:]}.",
+            found,
+            new,
+        )
 
 
 # -- identity ---------------------------------------------------------------------------------------------------------
