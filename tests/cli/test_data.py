@@ -183,3 +183,28 @@ def test_a_larger_file_goes_in_and_out(run: Run, lake: str, kind: str) -> None:
     run("export", lake, "events", f"out.{kind}")
     expected, found = (readers.read([f"{name}.{kind}"], None, None).read_all() for name in ("in", "out"))
     assert found.sort_by("id").equals(expected.sort_by("id"))
+
+
+@pytest.mark.parametrize(
+    ("name", "body", "said"),
+    [
+        ("a.csv", "id,v\n1,0.5\n2,x\n", "a.csv cannot be read: row 3, column 'v': "),
+        ("b.csv", "id,v\n1,0.5\n2\n", "b.csv cannot be read: CSV parse error: row 3: Expected 2 columns"),
+        ("c.jsonl", '{"id": 1, "v": 1}\n\n{"id": 2, "v": "x"}\n', "c.jsonl, line 3: Column 'v' is double"),
+        ("d.jsonl", '{"id": 1, "v": 1}\n{"id": 1.5, "v": 1}\n', "d.jsonl, line 2: Column 'id' is int64"),
+        ("e.jsonl", '{"id": 1, "v": 1}\n' * 40_000 + '{"id": 2, "v": 2, "x": 3}\n', "'x' further down, in line 40001"),
+    ],
+)
+def test_a_value_that_does_not_fit_is_told_with_its_row_and_column(
+    run: Run, lake: str, name: str, body: str, said: str
+) -> None:
+    Path(name).write_text(body)
+    assert said in run("append", lake, "events", name, code=2).err
+
+
+def test_a_list_that_is_none_is_told_with_its_row_and_column(run: Run, lake: str) -> None:
+    run("table", "create", lake, "lists", "--schema", "id:int64,l:int64[]")
+    Path("l.csv").write_text("id,l\n1,[1]\n2,hello\n")
+    assert "l.csv, row 3, column 'l': 'hello' is not list" in run("append", lake, "lists", "l.csv", code=2).err
+    Path("l.csv").write_text('id,l\n1,[1]\n2,"[""x""]"\n')
+    assert "l.csv, row 3: Column 'l' is list" in run("append", lake, "lists", "l.csv", code=2).err

@@ -79,6 +79,13 @@ def test_an_id_that_is_there_refuses_an_append(run: Run, graph: str) -> None:
     assert names(graph) == ["Ada", "Bo", "Cy"]
 
 
+def test_who_appends_what_is_there_is_told_of_merge(run: Run, graph: str) -> None:
+    row = '{"type": "Person", "data": {"name": "Ada"}}'
+    assert "--mode merge" in run("load", graph, "-", stdin=row, code=2).err
+    wrong = '{"type": "Person", "data": {"name": "Zoe", "age": 999}}'
+    assert "--mode merge" not in run("load", graph, "-", stdin=wrong, code=2).err
+
+
 def test_files_of_columns_are_named_after_their_type_or_told_it(run: Run, graph: str) -> None:
     Path("Person.csv").write_text("name,age\nDi,50\nEve,\n")
     pq.write_table(pa.table({"from": ["Di"], "to": ["Eve"]}), "pairs.parquet")

@@ -46,6 +46,15 @@ def test_a_dump_is_loaded_again(run: Run, graph: str) -> None:
     assert asked("copy", EVERYBODY) == asked(graph, EVERYBODY)
 
 
+def test_a_dump_goes_through_a_pipe(run: Run, graph: str) -> None:
+    run("dump", graph, "all.ndjson")
+    done = subprocess.run([sys.executable, "-m", "quire.cli", "dump", graph, "-"], capture_output=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == Path("all.ndjson").read_bytes()
+    assert not Path("-").exists()
+    assert "stdout" in run("dump", graph, "-", "--json", code=2).json["error"]["message"]
+
+
 def test_a_part_of_the_graph_is_dumped_at_any_commit(run: Run, graph: str) -> None:
     told = run("dump", graph, "people.ndjson.gz", "--type", "Person", "--json").json
     assert told == {"commit": "3.0", "file": "people.ndjson.gz", "rows": 4, "types": {"Person": 3, "Knows": 1}}

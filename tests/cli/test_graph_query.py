@@ -357,3 +357,13 @@ def test_without_a_text_lint_looks_at_what_is_stored(run: Run, graph: str) -> No
     told = run("lint", graph, code=1).out
     assert told.startswith("stored:friends:")
     assert "knows" in told
+
+
+def test_a_missing_parameter_and_a_missing_embedder_say_which_option_helps(run: Run, graph: str) -> None:
+    assert "-p name=" in run("query", graph, "friends", code=2).err
+    run("init", "docs")
+    run("schema", "apply", "docs", "node Doc { name: String @key  text: String?  vec: Vector(4)? @embed(text) }")
+    query = "query q($t: String) { match { $d: Doc } return { $d.name } order { nearest($d.vec, $t) } limit 3 }"
+    said = run("query", "docs", query, "-p", "t=sea", code=6).err
+    assert "--embedder" in said
+    assert "QUIRE_EMBEDDER" in said

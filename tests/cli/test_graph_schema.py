@@ -141,6 +141,24 @@ def test_a_schema_that_is_none_says_where_it_is_wrong(run: Run, graph: str) -> N
     assert "is a directory" in run("schema", "plan", graph, "graph", code=2).err
 
 
+@pytest.mark.parametrize("text", ["", "  \n", "// nothing { yet }\n"])
+@pytest.mark.parametrize("verb", ["plan", "apply"])
+def test_a_text_without_types_is_refused(run: Run, graph: str, verb: str, text: str) -> None:
+    Path("empty.pg").write_text(text)
+    error = run("schema", verb, graph, "empty.pg", "--json", code=2).json["error"]
+    assert error["kind"] == "invalid-schema"
+    assert error["message"] == "empty.pg: the text defines no type."
+    assert "--drop-data" in error["next"]
+    assert "The text defines no type." in run("schema", verb, graph, "-", stdin=text, code=2).err
+
+
+def test_all_types_go_when_that_is_asked_for(run: Run, graph: str) -> None:
+    run("stored", "remove", graph, "friends")
+    run("stored", "remove", graph, "add")
+    run("schema", "apply", graph, "-", "--drop-data", stdin="")
+    assert run("schema", "show", graph, "--json").json["types"] == []
+
+
 # -- stored queries ----------------------------------------------------------------------------------------------------
 
 

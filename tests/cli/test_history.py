@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from tests.cli.conftest import Run, rows
 
@@ -18,6 +20,25 @@ def test_a_lake_is_made_once(run: Run) -> None:
     assert run("init", "new", "--exist-ok", "--json").json == made
     assert run("init", "other", "--author", "ada").out.startswith("lake at ")
     assert run("log", "other", "--json").json["commits"][0]["author"] == "ada"
+
+
+def test_no_lake_is_made_inside_another(run: Run, lake: str) -> None:
+    for place in (f"{lake}/inner", f"{lake}/tables/deep/inner"):
+        error = run("init", place, "--json", code=2).json["error"]
+        assert error["kind"] == "invalid-input"
+        assert "inside the lake" in error["message"]
+        assert not Path(place).exists()
+
+
+def test_a_lake_among_other_files_is_made_with_a_warning(run: Run) -> None:
+    Path("mixed").mkdir()
+    assert run("init", "mixed").err == ""  # it was empty
+    for name in ("full", "told"):
+        Path(name).mkdir()
+        Path(name, "notes.txt").write_text("x")
+    assert "holds other files" in run("init", "full").err
+    assert run("init", "told", "--json").err == ""
+    assert run("init", "told", "--exist-ok").err == ""
 
 
 def test_status_says_where_a_branch_stands(run: Run, lake: str) -> None:
@@ -49,6 +70,33 @@ def test_the_log_is_cut_and_filtered(run: Run, lake: str) -> None:
     assert len(ids("--limit", "0")) == 28
     assert ids("-n", "1") == ["27.0"]
     assert ids("--table", "people") == ["2.0", "1.0"]
+
+
+def test_the_log_of_a_table_that_never_was_is_an_error(run: Run, lake: str) -> None:
+    error = run("log", lake, "-t", "poeple", "--json", code=3).json["error"]
+    assert (error["kind"], error["next"]) == ("table-not-found", "Did you mean 'people'?")
+
+    run("table", "drop", lake, "events")
+    assert [c["id"] for c in run("log", lake, "-t", "events", "--json").json["commits"]] == ["3.0", "1.0"]
+
+
+def test_the_log_says_that_its_times_are_utc(run: Run, lake: str) -> None:
+    assert run("log", lake).out.splitlines()[0].split("  ")[1].strip() == "time (UTC)"
+
+
+def test_a_tag_names_a_commit_to_show_or_revert(run: Run, lake: str) -> None:
+    run("tag", "create", lake, "wrong", "--at", "2.0")
+    assert run("show", lake, "wrong", "--json").json["id"] == "2.0"
+    assert run("revert", lake, "wrong", "--json").json["commit"] == "3.0"
+    assert run("show", lake, "3.0", "--json").json["reverts"] == "2.0"
+
+
+def test_a_tag_of_another_branch_names_its_commit(run: Run, lake: str) -> None:
+    run("branch", "create", lake, "exp")
+    run("delete", lake, "people", "id = 1", "-b", "exp", "-m", "on exp")
+    run("tag", "create", lake, "there", "-b", "exp")
+    assert run("show", lake, "there", "--json").json["message"] == "on exp"
+    assert run("revert", lake, "there", "--json", code=3).json["error"]["kind"] == "commit-not-found"
 
 
 def test_a_commit_is_shown(run: Run, lake: str) -> None:

@@ -95,3 +95,18 @@ def test_the_same_on_spark(lake: str, files: None) -> None:
     told = json.loads(ran.stdout)
     assert (told["rows"], told["commit"]) == (5, "3.0")
     assert told["tables"]["people"] == {"inserted": 2, "updated": 1, "removed": 0, "rejected": 0, "files": 2}
+
+
+def test_rows_that_do_not_fit_a_table_are_not_called_rules_of_the_graph(run: Run, lake: str, files: None) -> None:
+    Path("events.jsonl").write_text('{"id": 3, "v": "x"}\n{"id": 4, "v": "y"}\n')
+    said = run("load", lake, "load.yaml", code=2).err
+    assert said.startswith("error: Rows do not fit their tables, 2 times.")
+
+
+def test_every_mistake_of_a_mapping_is_a_line(run: Run, lake: str, files: None) -> None:
+    Path("wrong.yaml").write_text(
+        "sources:\n- {files: people-1.csv, table: nope}\n- {files: people-1.csv, table: people, columns: {nix: id}}\n"
+    )
+    said = run("load", lake, "wrong.yaml", code=2).err.splitlines()
+    assert said[0] == "error: The pipeline does not fit in 2 places."
+    assert [line.strip().split(":")[0] for line in said[1:3]] == ["Source 1 (nope)", "Source 2 (people)"]

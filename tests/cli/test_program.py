@@ -6,8 +6,10 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
+import duckdb
 import pytest
 from tests.cli.conftest import Run, rows
 
@@ -186,7 +188,9 @@ def test_storage_options_are_never_printed(run: Run, monkeypatch: pytest.MonkeyP
 
 def test_options_of_the_store_come_from_the_variable_too(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("QUIRE_STORAGE_OPTIONS", "aws_region")
-    assert "--storage-option number 1" in run("tables", "lake", code=2).err
+    assert "QUIRE_STORAGE_OPTIONS number 1 is not of the form key=value" in run("tables", "lake", code=2).err
+    monkeypatch.setenv("QUIRE_STORAGE_OPTIONS", "aws_region=here")
+    assert "--storage-option number 1" in run("tables", "lake", "--storage-option", "x", code=2).err
 
 
 def test_ctrl_c_exits_130_and_commits_nothing(lake: str) -> None:
@@ -208,6 +212,72 @@ def test_ctrl_c_exits_130_and_commits_nothing(lake: str) -> None:
     assert b"Traceback" not in err
     assert out == b""
     assert len(rows(lake, "events")) == 2
+
+
+def test_ctrl_c_in_a_long_query_exits_130(lake: str) -> None:
+    query = "select count(*) from range(10000000000) a, events"
+    process = subprocess.Popen([*QUIRE, "sql", lake, query], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    assert wait_until_busy(process)
+    process.send_signal(signal.SIGINT)
+
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert err == b"interrupted; nothing was committed\n"
+    assert out == b""
+
+
+def wait_until_busy(process: subprocess.Popen[bytes], seconds: float = 4.0) -> bool:
+    """Whether a process has used so much processor time: more than its start takes."""
+    tick = os.sysconf("SC_CLK_TCK")
+    end = time.monotonic() + 120
+    while process.poll() is None and time.monotonic() < end:
+        fields = Path(f"/proc/{process.pid}/stat").read_text().rsplit(")", 1)[1].split()
+        if (int(fields[11]) + int(fields[12])) / tick > seconds:
+            return True
+        time.sleep(0.05)
+    return False
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        RuntimeError("Query interrupted"),
+        duckdb.InterruptException("INTERRUPT Error: Interrupted!"),
+        KeyboardInterrupt(),
+    ],
+)
+@pytest.mark.parametrize("wrapped", [False, True])
+def test_an_interrupt_is_one_however_it_arrives(
+    run: Run, lake: str, monkeypatch: pytest.MonkeyPatch, error: BaseException, wrapped: bool
+) -> None:
+    def stop(self: object, *rest: object, **how: object) -> None:
+        if not wrapped:
+            raise error
+        raise errors.StorageError("It failed.") from error
+
+    monkeypatch.setattr(quire.TransactionTable, "append", stop)
+    ran = run("append", lake, "events", "-", "--format", "jsonl", stdin='{"id": 7, "v": 0.5}', code=130)
+
+    assert ran.err == "interrupted; nothing was committed\n"
+
+
+def test_an_interrupt_of_the_import_leaves_no_traceback() -> None:
+    code = """
+import sys
+
+class Interrupting:
+    def find_spec(self, name, *rest):
+        if name == "quire.cli":
+            raise KeyboardInterrupt
+
+sys.meta_path.insert(0, Interrupting())
+from quire_command import main
+main()
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+
+    assert done.returncode == 130
+    assert done.stderr == "interrupted; nothing was committed\n"
 
 
 def test_a_reader_that_has_enough_is_no_error(lake: str) -> None:

@@ -148,3 +148,10 @@ def test_an_arrow_stream_goes_to_stdout(run: Run, lake: str) -> None:
     command = [sys.executable, "-m", "quire.cli", "sql", lake, JOIN, "--format", "arrow"]
     done = subprocess.run(command, capture_output=True, timeout=60)
     assert pa.ipc.open_stream(done.stdout).read_all().to_pylist() == ROWS
+
+
+@pytest.mark.parametrize("query", ["delete from people", "insert into people values (9, 'x')", "drop table people"])
+def test_what_is_no_select_is_told_how_tables_are_changed(run: Run, lake: str, query: str) -> None:
+    said = run("sql", lake, query, code=2).err
+    assert "The query is no SELECT." in said
+    assert "quire delete" in said

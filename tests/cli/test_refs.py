@@ -60,10 +60,24 @@ def test_branches_that_parted_exit_4(run: Run, lake: str) -> None:
         (["branch", "ff", "lake", "nope"], 3, "branch-not-found"),
         (["tag", "delete", "lake", "nope"], 3, "tag-not-found"),
         (["tag", "create", "lake", "v1", "--at", "99.0"], 3, "commit-not-found"),
+        (["tag", "create", "lake", "v1", "--at", "nope"], 3, "commit-not-found"),
+        (["diff", "lake", "nope"], 3, "commit-not-found"),
     ],
 )
 def test_a_name_that_cannot_be_is_refused(run: Run, lake: str, words: list[str], code: int, kind: str) -> None:
     assert run(*words, "--json", code=code).json["error"]["kind"] == kind
+
+
+def test_what_is_no_commit_tag_or_branch_is_told_as_such(run: Run, lake: str) -> None:
+    for words in (["diff", lake, "nope"], ["tag", "create", lake, "v1", "--at", "nope"]):
+        assert run(*words, code=3).err.startswith("error: There is no commit, tag or branch 'nope'.")
+
+
+def test_a_branch_where_a_point_in_time_belongs_is_told_as_such(run: Run, lake: str) -> None:
+    run("branch", "create", lake, "exp")
+    ran = run("tables", lake, "--at", "exp", code=3)
+    assert "'exp' is a branch" in ran.err
+    assert "-b exp" in ran.err
 
 
 def test_tags_are_created_listed_read_and_deleted(run: Run, lake: str) -> None:

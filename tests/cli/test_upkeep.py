@@ -88,7 +88,7 @@ def test_the_log_shows_recoveries(run: Run, lake: str) -> None:
         run("recover", lake, "--author", "nurse")
     before = listing(lake)
     lines = run("log", lake, "--recovery").lines()
-    assert lines[0] == ["time", "by", "table", "commit", "author", "outcome", "detail"]
+    assert lines[0] == ["time", "(UTC)", "by", "table", "commit", "author", "outcome", "detail"]
     assert [line[2:7] for line in lines[1:]] == [
         ["nurse", "events", "4.0", "tester", "promoted"],
         ["nurse", "events", "3.0", "tester", "promoted"],
@@ -133,6 +133,18 @@ def test_optimize_takes_only_the_tables_that_are_named(run: Run, lake: str) -> N
     assert error["kind"] == "table-not-found"
 
 
+def test_optimize_takes_tables_by_option_too(run: Run, lake: str) -> None:
+    done = run("optimize", lake, "people", "-t", "events", "--dry-run", "--json").json
+    assert [t["table"] for t in done["tables"]] == ["events", "people"]
+    done = run("optimize", lake, "--table", "events", "--dry-run", "--json").json
+    assert [t["table"] for t in done["tables"]] == ["events"]
+
+
+def test_no_time_at_all_is_a_length(run: Run, lake: str) -> None:
+    run("cleanup", lake, "--older-than", "0", "--grace", "0", "--dry-run")
+    assert "not a length" in run("cleanup", lake, "--older-than", "7", code=2).err
+
+
 def test_optimize_with_dry_run_plans_and_writes_nothing(run: Run, lake: str) -> None:
     scatter(lake)
     before = listing(lake)
@@ -143,6 +155,17 @@ def test_optimize_with_dry_run_plans_and_writes_nothing(run: Run, lake: str) -> 
     assert (events["outcome"], events["fragments_after"], events["commit"]) == ("planned", 1, None)
     assert ["events", "planned"] in [line[:2] for line in run("optimize", lake, "--dry-run").lines()]
     assert listing(lake) == before
+
+
+def test_optimize_exits_7_when_a_table_failed(run: Run, lake: str) -> None:
+    scatter(lake)
+    for file in (plain(lake, "events") / "data").iterdir():
+        file.write_bytes(b"x" * file.stat().st_size)
+    told = run("optimize", lake, "--json", code=7)
+    assert {t["table"]: t["outcome"] for t in told.json["tables"]}["events"] == "failed"
+    ran = run("optimize", lake, code=7)
+    assert ["events", "failed"] in [line[:2] for line in ran.lines()]
+    assert "events: " in ran.err
 
 
 def test_optimize_works_on_a_branch(run: Run, lake: str) -> None:

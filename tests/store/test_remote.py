@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import traceback
@@ -11,7 +12,7 @@ from typing import Any
 import pytest
 from tests.store.faulty import KEY_ID, SECRET, FaultyS3
 
-from quire.errors import InvalidInput, QuireError
+from quire.errors import InvalidInput, PermissionDenied, QuireError
 from quire.store import Store
 from quire.store.remote import sanitised
 
@@ -48,6 +49,19 @@ def test_the_environment_is_the_base_and_options_come_on_top(faulty: FaultyS3, m
     assert Store.open("s3://bucket/lake").get("k") == b"x"
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:1")
     assert Store.open("s3://bucket/lake", {"aws_endpoint": faulty.options["aws_endpoint"]}).get("k") == b"x"
+
+
+def test_who_has_no_credentials_is_told_so_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in [name for name in os.environ if name.startswith("AWS_")]:
+        monkeypatch.delenv(name)
+    store = Store.open(
+        "s3://bucket/lake", {"aws_region": "eu-central-1", "aws_metadata_endpoint": "http://127.0.0.1:1"}
+    )
+    for call in (lambda: store.get("k"), lambda: store.create("k", b"x", mine=lambda _: True)):
+        with pytest.raises(PermissionDenied, match="no credentials were found") as caught:
+            call()
+        assert "AWS_ACCESS_KEY_ID" in str(caught.value.next)
+        assert not caught.value.retryable
 
 
 def everything_printed(error: BaseException) -> str:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -14,7 +16,7 @@ from quire.cli.kinds import STANDARD
 from quire.cli.output import Output, Progress
 from quire.cli.program import app
 from quire.cli.session import Session, command
-from quire.errors import InvalidInput
+from quire.errors import IntegrityError, InvalidInput
 
 if TYPE_CHECKING:
     from quire.graph.load import LoadReceipt
@@ -105,12 +107,14 @@ def load(
     if len(source) == 1 and source[0].endswith((".yaml", ".yml")):
         _check_pipeline(type, edge, format)
         how |= {"mode": None if mode is None else mode.value, "rejects": rejects, "dry_run": dry_run, "base": base}
-        _pipeline(session, source[0], engine, master, embedder, how)
+        with _advised(mode):
+            _pipeline(session, source[0], engine, master, embedder, how)
         return
     if base is not None:
         raise InvalidInput("--base is for a pipeline.", next="Write the folder before the names of files.")
     given = _sources(source, format)
     with (
+        _advised(mode),
         session.graph(embedder) as graph,
         running(engine, master, lambda: _size(given)) as runner,
         session.output.progress("loading") as progress,
@@ -130,6 +134,18 @@ def load(
             **how,
         )
     _print(session, done, rejects)
+
+
+@contextmanager
+def _advised(mode: Mode | None) -> Iterator[None]:
+    """Tell who appends rows that exist how to update them."""
+    try:
+        yield
+    except IntegrityError as error:
+        there = (v["rule"] == "key" and "already" in v["message"] for v in error.fields.get("violations", ()))
+        if mode in (None, Mode.append) and any(there):
+            error.next = f"{error.next} --mode merge updates rows that are there."
+        raise
 
 
 def _pipeline(

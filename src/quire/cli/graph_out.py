@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+import shutil
 import sys
+import tempfile
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Annotated, Any
 
@@ -27,20 +29,38 @@ _RANGE = re.compile(r"(\d+):(\d*)")
 @command(app, "dump", at=True)
 def dump(
     session: Session,
-    file: Annotated[str, typer.Argument(metavar="FILE", help="The file to write, which must be new; .gz compresses.")],
+    file: Annotated[
+        str, typer.Argument(metavar="FILE", help="The file to write, which must be new; .gz compresses; - is stdout.")
+    ],
     type: Annotated[
         list[str] | None,
         typer.Option("--type", metavar="TYPE", help="Only this type; for node types also the edges between them."),
     ] = None,
 ) -> None:
     """Write the graph as NDJSON that `load` reads again, all of one commit. The file appears when it is whole."""
+    if file == STANDARD and session.output.as_json:
+        raise InvalidInput("A dump and a JSON answer cannot share stdout.", next="Name a file.")
     graph, snap = session.graph_at()
+    if file == STANDARD:
+        _dump(graph, snap, type)
+        return
     rows = graph.export(file, type or None, at=snap)
     if session.output.as_json:
         session.output.document({"commit": snap.commit, "file": file, "rows": sum(rows.values()), "types": rows})
         return
     session.output.table(("type", "rows"), list(rows.items()))
     session.output.line(f"wrote {sum(rows.values())} rows to {file}")
+
+
+def _dump(graph: quire.Graph, snap: quire.Snapshot, types: list[str] | None) -> None:
+    """Print when all is there: a dump that fails half-way must not look like a whole one."""
+    with tempfile.TemporaryDirectory(prefix="quire-dump-") as folder:
+        path = Path(folder, "graph.ndjson")
+        graph.export(path, types or None, at=snap)
+        with path.open("rb") as whole:
+            sys.stdout.flush()
+            shutil.copyfileobj(whole, sys.stdout.buffer, CHUNK)
+            sys.stdout.buffer.flush()
 
 
 @command(app, "blob", at=True)

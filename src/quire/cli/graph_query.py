@@ -129,6 +129,9 @@ def _print(session: Session, done: MutationReceipt) -> None:
     if types := sorted({name for count in counts for name in count}):
         rows = [(name, *(count.get(name, 0) for count in counts)) for name in types]
         output.table(("type", "inserted", "updated", "deleted"), rows)
+    for name, count in getattr(done, "unembedded", {}).items():
+        if count:
+            output.note(f"{name}: {count} row(s) have no vector; --embedder makes them")
 
 
 @command(app, "lint", at=True)

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from quire.cli import writers
-from quire.cli.graph_given import text_or_file
+from quire.cli.graph_given import contents, text_or_file
 from quire.cli.kinds import STANDARD, explained
 from quire.cli.program import schema_app
 from quire.cli.session import Session, command
-from quire.errors import InvalidInput, SchemaRefused
+from quire.errors import InvalidInput, InvalidSchema, SchemaRefused
 
 if TYPE_CHECKING:
     from quire.graph.catalog import Catalog, Entity
@@ -60,7 +60,7 @@ def show(
 @command(schema_app, "plan")
 def plan(session: Session, schema: Schema, drop_data: DropData = False) -> None:
     """Show what applying a schema would do, and what stands against it. Exits 6 if it would be refused."""
-    _plan(session, text_or_file(schema, "schema"), drop_data)
+    _plan(session, _given(schema, drop_data), drop_data)
 
 
 @command(schema_app, "apply", commits=True)
@@ -71,7 +71,7 @@ def apply(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Plan it, change nothing.")] = False,
 ) -> None:
     """Make the graph have this schema, in one commit over all types."""
-    given = text_or_file(schema, "schema")
+    given = _given(schema, drop_data)
     if dry_run:
         _plan(session, given, drop_data)
         return
@@ -86,6 +86,22 @@ def apply(
     else:
         output.committed(receipt)
         _print_steps(session, applied.steps)
+
+
+def _given(schema: str, drop_data: bool) -> str | Path:
+    """The schema. One without any type takes all types away, so it must come with the word that allows that."""
+    from quire.graph.schema.parse import parse
+
+    given = text_or_file(schema, "schema")
+    text, file = contents(given)
+    declared = parse(text, file=file)
+    if not (declared.nodes or declared.edges) and not drop_data:
+        raise InvalidSchema(
+            f"{f'{file}: the' if file else 'The'} text defines no type.",
+            next="Check what was given; --drop-data takes all types out of the graph.",
+            file=file,
+        )
+    return given
 
 
 def _plan(session: Session, given: str | Path, drop_data: bool) -> None:

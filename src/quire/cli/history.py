@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import islice
+from contextlib import suppress
+from itertools import chain, islice
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -14,8 +16,13 @@ from quire.cli.engine import EngineOption, MasterOption, running
 from quire.cli.output import Output, cell
 from quire.cli.program import app
 from quire.cli.session import Session, command
+from quire.lake.core import FORMAT_KEY
+from quire.lake.names import no_table
+from quire.store.address import parse
 
-Commit = Annotated[str, typer.Argument(metavar="COMMIT", help="A commit, such as 12.0; `quire log` lists them.")]
+Commit = Annotated[
+    str, typer.Argument(metavar="COMMIT", help="A commit, such as 12.0, or a tag; `quire log` lists commits.")
+]
 
 
 @command(app, "init", branch=False, writes=True)
@@ -27,6 +34,7 @@ def init(
     ] = "log",
 ) -> None:
     """Make a new, empty lake, after proving that the store is safe for one."""
+    crowded = _holds_other_files(session.uri)
     with quire.create(
         session.uri,
         storage_options=session.storage,
@@ -38,6 +46,19 @@ def init(
             session.output.document({"uri": lake.uri, "branch": lake.branch_name, "head": lake.head})
         else:
             session.output.line(f"lake at {lake.uri}, head {lake.head}")
+    if crowded:
+        session.output.note(f"warning: {lake.uri} holds other files, too; a folder of its own is easier to look after")
+
+
+def _holds_other_files(uri: str) -> bool:
+    """Whether a local folder that is no lake yet has something in it."""
+    address = parse(uri)
+    folder = Path(address.path)
+    if address.scheme != "file" or not folder.is_dir() or (folder / FORMAT_KEY).exists():
+        return False
+    with suppress(OSError):  # whoever may not look into it is told so when the lake is made
+        return any(folder.iterdir())
+    return False
 
 
 @command(app, "status")
@@ -73,16 +94,28 @@ def log(
     if recovery:
         _recoveries(session.output, lake, limit)
         return
-    wanted = (c for c in lake.log() if table is None or table in c.tables)
+    wanted = lake.log() if table is None else _touching(lake, table)
     commits = islice(wanted, limit or None)
     if session.output.as_json:
         shown = [{name: value for name, value in c.to_dict().items() if name != "cost"} for c in commits]
         session.output.document({"branch": lake.branch_name, "commits": shown})
         return
     session.output.table(
-        ("commit", "time", "author", "message", "tables"),
+        ("commit", "time (UTC)", "author", "message", "tables"),
         ((c.id, f"{c.time:%Y-%m-%d %H:%M:%S}", c.author, c.message, ", ".join(c.tables)) for c in commits),
     )
+
+
+def _touching(lake: quire.Lake, table: str) -> Iterator[quire.CommitInfo]:
+    """The commits that touched a table. One that was dropped since is found too; one that never was, is an error."""
+    found = (c for c in lake.log() if table in c.tables)
+    first = next(found, None)
+    if first is not None:
+        return chain([first], found)
+    tables = lake.tables()
+    if table not in tables:
+        raise no_table(table, tables)
+    return iter(())
 
 
 def _recoveries(output: Output, lake: quire.Lake, limit: int) -> None:
@@ -95,7 +128,7 @@ def _recoveries(output: Output, lake: quire.Lake, limit: int) -> None:
         for r in found
         for s in r.steps
     ]
-    output.table(("time", "by", "table", "commit", "author", "outcome", "detail"), rows)
+    output.table(("time (UTC)", "by", "table", "commit", "author", "outcome", "detail"), rows)
 
 
 @command(app, "show")

@@ -21,24 +21,51 @@ if TYPE_CHECKING:
 __all__ = ["column", "columns", "distinct", "rows"]
 
 
-def column(values: Sequence[Any], kind: pa.DataType | None, name: str) -> pa.Array:
-    """One column from JSON values; without a type it is inferred."""
-    import pyarrow as pa
-
+def column(
+    values: Sequence[Any], kind: pa.DataType | None, name: str, where: Callable[[int], str] | None = None
+) -> pa.Array:
+    """One column from JSON values; without a type it is inferred. `where` says where a value, by its position, is."""
     try:
-        if kind is None:
-            return pa.array(values)
-        moment = pa.types.is_timestamp(kind) or pa.types.is_date(kind)
-        if moment and all(v is None or isinstance(v, str) for v in values):  # Arrow keeps nanoseconds; Python does not
-            return pa.array(values, pa.string()).cast(kind)
-        return pa.array(_convert(values, kind), kind)
-    except (pa.ArrowException, TypeError, ValueError, OverflowError, InvalidOperation, binascii.Error) as error:
+        return _array(values, kind)
+    except _wrong() as error:
+        place = f"{where(_first_wrong(values, kind))}: " if where is not None else ""
         wanted = f"is {kind}, but a value is not" if kind is not None else "mixes types"
         raise SchemaMismatch(
-            f"Column {name!r} {wanted}: {str(error).strip().splitlines()[0]}.",
+            f"{place}Column {name!r} {wanted}: {str(error).strip().splitlines()[0].rstrip('.')}.",
             next="Times are written in ISO 8601, bytes in base64; --schema sets the types of a new table.",
             column=name,
         ) from None
+
+
+def _array(values: Sequence[Any], kind: pa.DataType | None) -> pa.Array:
+    import pyarrow as pa
+
+    if kind is None:
+        return pa.array(values)
+    moment = pa.types.is_timestamp(kind) or pa.types.is_date(kind)
+    if moment and all(v is None or isinstance(v, str) for v in values):  # Arrow keeps nanoseconds; Python does not
+        return pa.array(values, pa.string()).cast(kind)
+    return pa.array(_convert(values, kind), kind)
+
+
+def _wrong() -> tuple[type[Exception], ...]:
+    """What is raised for a value that does not fit."""
+    import pyarrow as pa
+
+    return pa.ArrowException, TypeError, ValueError, OverflowError, InvalidOperation, binascii.Error
+
+
+def _first_wrong(values: Sequence[Any], kind: pa.DataType | None) -> int:
+    """The position of the first value with which those up to it do not become a column."""
+    right, wrong = 0, len(values)
+    while wrong - right > 1:
+        middle = (right + wrong) // 2
+        try:
+            _array(values[:middle], kind)
+            right = middle
+        except _wrong():
+            wrong = middle
+    return right
 
 
 def _convert(values: Sequence[Any], kind: pa.DataType) -> Sequence[Any]:

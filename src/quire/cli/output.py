@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 _CHUNK = 1000
+_SUBJECTS = {"tables": "Rows do not fit their tables,", "rows": "Rows of tables and of the graph are wrong,"}
+"""How errors of many rows are headed, if they are not of the graph alone."""
 
 
 class Output:
@@ -148,12 +150,16 @@ def _told(error: QuireError) -> tuple[str, list[str], str | None]:
     if len(violations) > 1:
         count = error.fields.get("count", len(violations))
         left = [f"and {count - len(violations)} more"] if count > len(violations) else []
-        return f"Rules of the graph are broken {count} times.", [*map(_violation, violations), *left], error.next
+        said = f"{_SUBJECTS.get(error.fields.get('subject', ''), 'Rules of the graph are broken')} {count} times."
+        return said, [*map(_violation, violations), *left], error.next
     if len(violations) == 1:
         return _violation(violations[0]), [], error.next
     if len(refusals) > 1:
         advice = " ".join(dict.fromkeys(r["next"] for r in refusals))
         return "The schema was not applied.", [r["sentence"] for r in refusals], advice
+    problems = error.fields.get("problems") or []
+    if problems:
+        return f"The pipeline does not fit in {len(problems)} places.", problems, error.next
     return error.message, [], error.next
 
 

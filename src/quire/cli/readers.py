@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import io
+import re
 import sys
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
+from csv import reader as csv_rows
 from itertools import chain
 from typing import IO, TYPE_CHECKING, Any
 
@@ -18,6 +22,7 @@ if TYPE_CHECKING:
 
 CHUNK_BYTES = 1 << 20
 BATCH_ROWS = 16_384
+_CSV_PLACE = re.compile(r"In CSV column #(\d+): (?:Row #(\d+): )?(.*)", re.DOTALL)
 
 
 def read(paths: Sequence[str], kind: Kind | None, schema: pa.Schema | None) -> pa.RecordBatchReader:
@@ -62,12 +67,13 @@ def _open(path: str, kind: Kind | None, schema: pa.Schema | None) -> pa.RecordBa
         elif found is Kind.arrow:
             reader = _arrow(path)
         elif found is Kind.csv:
-            reader = _csv(path, schema)
+            with _with_row(path, schema):
+                reader = _csv(path, schema)
         else:
             reader = _jsonl(path, schema)
 
     def guarded() -> Iterator[pa.RecordBatch]:
-        with explained(path):
+        with explained(path), _with_row(path, schema) if found is Kind.csv else nullcontext():
             yield from reader
 
     return pa.RecordBatchReader.from_batches(reader.schema, guarded())
@@ -108,7 +114,46 @@ def _arrow(path: str) -> pa.RecordBatchReader:
 # -- CSV ---------------------------------------------------------------------------------------------------------------
 
 
-def _csv(path: str, schema: pa.Schema | None) -> pa.RecordBatchReader:
+@contextmanager
+def _with_row(path: str, schema: pa.Schema | None) -> Iterator[None]:
+    """Name the row and the column that Arrow could not read. Reading in several threads it does not know the row, so a
+    file is read once more, by one."""
+    import pyarrow as pa
+
+    try:
+        yield
+        return
+    except pa.ArrowInvalid as error:
+        said = error
+    if path != STANDARD:
+        try:
+            for _ in _csv(path, schema, threads=False):
+                pass
+        except pa.ArrowInvalid as error:
+            said = error
+    raise pa.ArrowInvalid(_named(str(said), path)) from None
+
+
+def _named(said: str, path: str) -> str:
+    """`row 3, column 'v': CSV conversion error …` of what Arrow says with numbers."""
+    told = _CSV_PLACE.match(said)
+    if told is None:
+        return re.sub(r"Row #(\d+)", r"row \1", said)
+    column, row, rest = int(told[1]), told[2], told[3]
+    names = _header(path)
+    which = f"column {names[column]!r}" if column < len(names) else f"column {column + 1}"
+    return f"{f'row {row}, ' if row else ''}{which}: {rest}"
+
+
+def _header(path: str) -> list[str]:
+    """The names of the columns, as far as they can be read."""
+    if path == STANDARD:
+        return []
+    text = io.TextIOWrapper(io.BufferedReader(_bytes(path)), "utf-8-sig", errors="replace", newline="")
+    return next(csv_rows(text), [])
+
+
+def _csv(path: str, schema: pa.Schema | None, *, threads: bool = True) -> pa.RecordBatchReader:
     """Typed by the schema where there is one. An empty field is null; a quoted empty field is empty text."""
     import pyarrow as pa
     import pyarrow.csv as csv
@@ -117,7 +162,7 @@ def _csv(path: str, schema: pa.Schema | None) -> pa.RecordBatchReader:
     types = {f.name: pa.string() if f.name in as_text else f.type for f in schema or ()}
     reader = csv.open_csv(
         _bytes(path),
-        read_options=csv.ReadOptions(block_size=CHUNK_BYTES),
+        read_options=csv.ReadOptions(block_size=CHUNK_BYTES, use_threads=threads),
         parse_options=csv.ParseOptions(newlines_in_values=True),
         convert_options=csv.ConvertOptions(
             column_types=types, null_values=[""], strings_can_be_null=True, quoted_strings_can_be_null=False
@@ -126,7 +171,14 @@ def _csv(path: str, schema: pa.Schema | None) -> pa.RecordBatchReader:
     if not any(name in as_text for name in reader.schema.names):
         return reader
     target = pa.schema([pa.field(f.name, as_text.get(f.name, f.type)) for f in reader.schema])
-    return pa.RecordBatchReader.from_batches(target, (_from_text(batch, target, as_text) for batch in reader))
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        row = 2  # the first is the header
+        for batch in reader:
+            yield _from_text(batch, target, as_text, path, row)
+            row += batch.num_rows
+
+    return pa.RecordBatchReader.from_batches(target, batches())
 
 
 def _csv_reads(kind: pa.DataType) -> bool:
@@ -146,18 +198,24 @@ def _csv_reads(kind: pa.DataType) -> bool:
     )
 
 
-def _from_text(batch: pa.RecordBatch, target: pa.Schema, as_text: dict[str, pa.DataType]) -> pa.RecordBatch:
+def _from_text(
+    batch: pa.RecordBatch, target: pa.Schema, as_text: dict[str, pa.DataType], path: str, first: int
+) -> pa.RecordBatch:
     """Columns that CSV has no form for hold JSON: lists as [1, 2], bytes in base64."""
     import pyarrow as pa
 
     arrays = []
     for name, array in zip(batch.schema.names, batch.columns, strict=True):
         kind = as_text.get(name)
-        arrays.append(array if kind is None else jsonrows.column([_value(v, kind) for v in array], kind, name))
+        if kind is None:
+            arrays.append(array)
+            continue
+        found = [_value(v, kind, f"{path}, row {row}, column {name!r}") for row, v in enumerate(array, first)]
+        arrays.append(jsonrows.column(found, kind, name, lambda at: f"{path}, row {first + at}"))
     return pa.RecordBatch.from_arrays(arrays, schema=target)
 
 
-def _value(scalar: pa.Scalar, kind: pa.DataType) -> Any:
+def _value(scalar: pa.Scalar, kind: pa.DataType, where: str) -> Any:
     import pyarrow.types as t
 
     text = scalar.as_py()
@@ -166,7 +224,9 @@ def _value(scalar: pa.Scalar, kind: pa.DataType) -> Any:
     try:
         return msgspec.json.decode(text)
     except msgspec.DecodeError as error:
-        raise InvalidInput(f"{text[:60]!r} is not {kind}: {error}.", next="Write lists as [1, 2, 3].") from None
+        raise InvalidInput(
+            f"{where}: {text[:60]!r} is not {kind}: {error}.", next="Write lists as [1, 2, 3]."
+        ) from None
 
 
 # -- JSONL -------------------------------------------------------------------------------------------------------------
@@ -183,34 +243,39 @@ def _jsonl(path: str, schema: pa.Schema | None) -> pa.RecordBatchReader:
         if schema is None:
             raise InvalidInput(f"{path} is empty, so its columns are unknown.", next="Say --schema.", file=path)
         return pa.RecordBatchReader.from_batches(schema, [])
-    names = list(dict.fromkeys(chain.from_iterable(first)))
+    names = list(dict.fromkeys(chain.from_iterable(first[0])))
     known = {f.name: f.type for f in schema or ()}
-    head = _batch(first, {name: known.get(name) for name in names}, path)
+    head = _batch(*first, {name: known.get(name) for name in names}, path)
     types = {f.name: f.type for f in head.schema}
-    rest = (_batch(rows, types, path) for rows in chunks)
+    rest = (_batch(rows, lines, types, path) for rows, lines in chunks)
     return pa.RecordBatchReader.from_batches(head.schema, chain([head], rest))
 
 
-def _batch(rows: list[dict[str, Any]], types: dict[str, Any], path: str) -> pa.RecordBatch:
+def _batch(rows: list[dict[str, Any]], lines: list[int], types: dict[str, Any], path: str) -> pa.RecordBatch:
     import pyarrow as pa
 
-    for row in rows:
+    for row, line in zip(rows, lines, strict=True):
         if not row.keys() <= types.keys():
             extra = sorted(row.keys() - types.keys())
             raise SchemaMismatch(
-                f"{path} has the column {extra[0]!r} further down, but not in its first rows.",
+                f"{path} has the column {extra[0]!r} further down, in line {line}, but not in its first rows.",
                 next="Give the first row every column, with null where there is no value.",
                 file=path,
                 unexpected=extra,
             )
-    arrays = [jsonrows.column([row.get(name) for row in rows], kind, name) for name, kind in types.items()]
+
+    def where(at: int) -> str:
+        return f"{path}, line {lines[at]}"
+
+    arrays = [jsonrows.column([row.get(name) for row in rows], kind, name, where) for name, kind in types.items()]
     return pa.RecordBatch.from_arrays(arrays, names=list(types))
 
 
-def _rows(source: IO[bytes], path: str) -> Iterator[list[dict[str, Any]]]:
-    """Objects, one per line, in lists of bounded size."""
+def _rows(source: IO[bytes], path: str) -> Iterator[tuple[list[dict[str, Any]], list[int]]]:
+    """Objects, one per line, in lists of bounded size, and the lines that they are on."""
     decoder = msgspec.json.Decoder(dict[str, Any])
     found: list[dict[str, Any]] = []
+    lines: list[int] = []
     size = 0
     for number, line in enumerate(_lines(source), 1):
         if not line.strip():
@@ -224,12 +289,13 @@ def _rows(source: IO[bytes], path: str) -> Iterator[list[dict[str, Any]]]:
                 file=path,
                 line=number,
             ) from None
+        lines.append(number)
         size += len(line)
         if len(found) >= BATCH_ROWS or size >= CHUNK_BYTES:
-            yield found
-            found, size = [], 0
+            yield found, lines
+            found, lines, size = [], [], 0
     if found:
-        yield found
+        yield found, lines
 
 
 def _lines(source: IO[bytes]) -> Iterable[bytes]:

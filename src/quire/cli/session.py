@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -11,6 +12,7 @@ from typing import Annotated, Any
 import typer
 
 import quire
+from quire.cli.interrupts import NOTHING, UNSURE, is_interrupt
 from quire.cli.output import Output
 from quire.cli.values import expectations, pairs, snapshot_at, token
 
@@ -99,10 +101,11 @@ class Session:
             try:
                 with tx:
                     yield tx
-            except KeyboardInterrupt:
-                done = f"committed as {tx.receipt.commit}" if tx.receipt else "nothing was committed"
-                self.output.note(f"interrupted; {done}")
-                raise
+            except BaseException as error:
+                if not is_interrupt(error):
+                    raise
+                said = f"interrupted; committed as {tx.receipt.commit}" if tx.receipt else NOTHING
+                raise KeyboardInterrupt(said) from error
         assert tx.receipt is not None
         self.output.receipt(tx.receipt, extra)
 
@@ -110,11 +113,7 @@ class Session:
     def graph(self, embedder: str | None = None) -> Iterator[quire.Graph]:
         """The graph of the lake, for writing."""
         with self.write() as lake:
-            try:
-                yield _graph(lake, embedder)
-            except KeyboardInterrupt:
-                self.output.note("interrupted; nothing was committed, unless `quire log` shows it")
-                raise
+            yield _graph(lake, embedder)
 
 
 def command(
@@ -156,7 +155,15 @@ def command(
 
         def call(**given: Any) -> None:
             mine = {p.name: given.pop(p.name) for p in own}
-            function(_session(given), **mine)
+            session = _session(given)
+            try:
+                function(session, **mine)
+            except BaseException as error:
+                if not is_interrupt(error):
+                    raise
+                said = str(error) if isinstance(error, KeyboardInterrupt) else ""
+                session.output.note(said or (UNSURE if writes else NOTHING))
+                raise KeyboardInterrupt from error
 
         call.__name__, call.__doc__ = function.__name__, function.__doc__
         call.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
@@ -175,11 +182,20 @@ def _graph(lake: quire.Lake, embedder: str | None) -> quire.Graph:
     return quire.Graph(lake, embedder=by_name(embedder))
 
 
+def _storage(given: list[str] | None) -> dict[str, str]:
+    # typer hands over the words of the variable when the option is not given.
+    if given and list(given) == os.environ.get("QUIRE_STORAGE_OPTIONS", "").split():
+        return pairs(
+            given, "QUIRE_STORAGE_OPTIONS", "key=value", next="Set it to key=value, with spaces between several."
+        )
+    return pairs(given, "--storage-option", "key=value")
+
+
 def _session(given: dict[str, Any]) -> Session:
     return Session(
         uri=given["lake"],
         output=Output(as_json=given["json"]),
-        storage=pairs(given["storage_option"], "--storage-option", "key=value"),
+        storage=_storage(given["storage_option"]),
         branch=given.get("branch", "main"),
         at=given.get("at"),
         author=given.get("author"),

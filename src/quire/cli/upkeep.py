@@ -11,7 +11,8 @@ import typer
 from quire.cli.engine import EngineOption, MasterOption, running
 from quire.cli.program import app
 from quire.cli.session import Session, command
-from quire.errors import CommitUnknown, Conflict, InvalidInput, QuireError
+from quire.errors import CommitUnknown, Conflict, InvalidInput, QuireError, StorageError
+from quire.lake.optimize import Optimized
 from quire.store import Outcome
 
 _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
@@ -19,7 +20,9 @@ _LENGTH = re.compile(r"(\d+(?:\.\d+)?)([smhdw])")
 
 
 def length(text: str) -> timedelta:
-    """A length of time as people write it: 90s, 30m, 12h, 7d, 2w."""
+    """A length of time as people write it: 90s, 30m, 12h, 7d, 2w, or 0."""
+    if text.strip() == "0":
+        return timedelta(0)
     found = _LENGTH.fullmatch(text.strip())
     try:
         if found is not None:
@@ -86,14 +89,20 @@ def outcome(
 def optimize(
     session: Session,
     tables: Annotated[list[str] | None, typer.Argument(metavar="[TABLE]...", help="Default: all.")] = None,
+    table: Annotated[
+        list[str] | None, typer.Option("--table", "-t", help="A table; the same as its name alone.")
+    ] = None,
     target_rows: Annotated[int, typer.Option("--target-rows", min=1, help="Rows per fragment to aim at.")] = 1 << 20,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be done; write nothing.")] = False,
     engine: EngineOption = None,
     master: MasterOption = None,
 ) -> None:
-    """Merge small fragments, extend indexes to new rows, checkpoint the log. Safe beside live writers."""
+    """Merge small fragments, extend indexes to new rows, checkpoint the log. Safe beside live writers.
+
+    Exits 7 if a table failed; a table that others kept changing is left busy, which is no failure.
+    """
     opened = session.read() if dry_run else session.write()
-    wanted = tables or None
+    wanted = [*(tables or ()), *(table or ())] or None
 
     with opened as lake:
 
@@ -104,7 +113,13 @@ def optimize(
             done = lake.optimize(wanted, target_rows=target_rows, dry_run=dry_run, progress=progress.step, engine=who)
     if session.output.as_json:
         session.output.document(done.to_dict())
-        return
+    else:
+        _show_optimized(session, done)
+    if any(table.outcome == "failed" for table in done.tables):
+        raise typer.Exit(StorageError.exit_code)
+
+
+def _show_optimized(session: Session, done: Optimized) -> None:
     moved = [t for t in done.tables if t.outcome != "nothing"]
     if moved:
         session.output.table(

@@ -8,7 +8,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import quire
-from quire.errors import InvalidInput, InvalidToken, TagNotFound
+from quire.errors import InvalidInput, TagNotFound
+from quire.lake import tokens
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -27,13 +28,15 @@ _TYPES = {
 }
 
 
-def pairs(given: Sequence[str] | None, option: str, form: str) -> dict[str, str]:
+def pairs(given: Sequence[str] | None, option: str, form: str, *, next: str | None = None) -> dict[str, str]:
     """`key=value` options. The text itself is never repeated in an error: it may be a secret."""
     found: dict[str, str] = {}
     for number, text in enumerate(given or (), 1):
         key, equals, value = text.partition("=")
         if not key or not equals:
-            raise InvalidInput(f"{option} number {number} is not of the form {form}.", next=f"Write {option} {form}.")
+            raise InvalidInput(
+                f"{option} number {number} is not of the form {form}.", next=next or f"Write {option} {form}."
+            )
         found[key] = value
     return found
 
@@ -62,15 +65,7 @@ def expectations(given: Sequence[str] | None) -> dict[str, int]:
 
 def token(text: str | None) -> quire.StreamToken | str | None:
     """`qt-…` is opaque; `scope:7` is a position in a stream."""
-    if text is None or text.startswith("qt-"):
-        return text
-    scope, _, sequence = text.rpartition(":")
-    if not scope or not sequence.isdecimal():
-        raise InvalidToken(
-            f"{text!r} is not a token.",
-            next="Write scope:sequence, such as nightly:20261101, or pass one minted by quire.token().",
-        )
-    return quire.StreamToken(scope=scope, sequence=int(sequence))
+    return tokens.from_text(text)
 
 
 def snapshot_at(lake: quire.Lake, at: str) -> quire.Snapshot:
@@ -82,7 +77,12 @@ def snapshot_at(lake: quire.Lake, at: str) -> quire.Snapshot:
             return lake.at(time=at)
     if _COMMIT.fullmatch(at):
         return lake.at(commit=at)
-    return lake.at(tag=at)
+    try:
+        return lake.at(tag=at)
+    except TagNotFound:
+        if not any(branch.name == at for branch in lake.branches()):
+            raise
+    raise TagNotFound(f"{at!r} is a branch, not a commit, tag or time.", next=f"Write -b {at} instead.", tag=at)
 
 
 def names(text: str | None) -> list[str] | None:

@@ -59,6 +59,14 @@ _REGIONS = ("region", "aws_region", "default_region", "aws_default_region")
 _OPEN_KEYS = frozenset((*_ENDPOINTS, *_REGIONS))
 _SECRET_VARIABLE = re.compile(r"(AWS|AZURE|GOOGLE)_.*(KEY|SECRET|TOKEN|SAS)")
 
+# Who has no credentials asks the machine's own metadata service for them. Off the cloud nobody answers there.
+_METADATA = ("169.254.169.254", "169.254.170.2", "/latest/api/token", "metadata.google", "computeMetadata")
+_CREDENTIALS = {
+    "s3": "Set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or pass storage options of these names.",
+    "gs": "Set GOOGLE_APPLICATION_CREDENTIALS, or pass the storage option google_service_account.",
+    "az": "Set AZURE_STORAGE_ACCOUNT_NAME and AZURE_STORAGE_ACCOUNT_KEY, or pass storage options of these names.",
+}
+
 _memories: dict[str, MemoryStore] = {}
 _memories_lock = threading.Lock()
 _used = False
@@ -70,7 +78,7 @@ class RemoteObjects:
 
     def __init__(self, address: Address, options: Mapping[str, str]) -> None:
         self._secrets = _secrets(options)
-        self._uri = address.uri
+        self._uri, self._scheme = address.uri, address.scheme
         self.attempts = 1 if address.scheme == "memory" else 6
         self.in_order = _lists_in_order(address, options)
         self._store: Any = self._connect(address, {key.lower(): value for key, value in options.items()})
@@ -124,6 +132,8 @@ class RemoteObjects:
         raise failure
 
     def _failure(self, error: Exception) -> Failure:
+        if any(sign in str(error) for sign in _METADATA):
+            return Failure(Reason.DENIED, "no credentials were found", _CREDENTIALS[self._scheme])
         reason = next((reason for kind, reason in _REASONS if isinstance(error, kind)), Reason.FAILED)
         return Failure(reason, f"{type(error).__name__}: {sanitised(str(error), self._secrets)}")
 
