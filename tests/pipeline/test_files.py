@@ -151,6 +151,23 @@ def test_what_cannot_be_read_names_the_file(tmp_path: Path) -> None:
         read(Piece(str(tmp_path / "gone.csv"), "csv"))
 
 
+@pytest.mark.parametrize("line", [b"\xff\xfe\x80,3,4", b"\xff\xfe\x80,3", b"M\xc3,3"])
+def test_csv_that_is_no_text_is_told_with_its_line(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], line: bytes
+) -> None:
+    (tmp_path / "rows.csv").write_bytes("a,b\n1,2\n\u00e9,\u20ac\n".encode() + line + b"\n5,6\n")
+    with pytest.raises(InvalidInput, match=r"rows\.csv cannot be read: line 4 is not UTF-8 text"):
+        read(Piece(str(tmp_path / "rows.csv"), "csv"))
+    assert capfd.readouterr().err == ""
+
+
+def test_a_letter_may_lie_on_the_border_of_two_blocks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(files, "BLOCK", 17)
+    text = [f"{n}\u00e9\u20ac" for n in range(30)]
+    (tmp_path / "rows.csv").write_text("a,b\n" + "".join(f"{t},x\n" for t in text), "utf-8")
+    assert [row["a"] for _, row in read(Piece(str(tmp_path / "rows.csv"), "csv"))[0]] == text
+
+
 def test_csv_of_many_blocks(tmp_path: Path) -> None:
     path = tmp_path / "rows.csv"
     csv.write_csv(pa.table({"n": list(range(40)), "t": [f"line\n{n}" for n in range(40)]}), path)

@@ -159,3 +159,32 @@ def test_rows_for_the_table_of_a_type_keep_its_rules_beside_rows_for_the_type(
     (tmp_path / "raw.csv").write_text("id,name,born,age\nfine,fine,,99\n")
     pipeline.run(graph.lake, {"base": str(tmp_path), "mode": mode, "sources": feeds}, engine=engine)
     assert sorted(row["name"] for row in graph.table("Person").to_pylist()) == ["fine", "good"]
+
+
+def test_a_dry_run_tells_what_is_wrong_with_tables_and_with_the_graph(graph: quire.Graph, tmp_path: Path) -> None:
+    (tmp_path / "log.csv").write_text("n,at\nmany,2020-01-01\n")
+    (tmp_path / "people.csv").write_text("name,age\nbad,999\n")
+    feeds = [{"files": "log.csv", "table": "log"}, {"files": "people.csv", "node": "Person"}]
+    mapping = {"base": str(tmp_path), "sources": feeds}
+    with pytest.raises(IntegrityError) as caught:
+        pipeline.run(graph.lake, mapping, dry_run=True)
+    found = [(Path(v["file"]).name, v["line"], v["rule"]) for v in caught.value.fields["violations"]]
+    assert found == [("log.csv", 2, "type"), ("people.csv", 2, "range")]
+    assert caught.value.fields["count"] == 2
+    with pytest.raises(IntegrityError) as caught:
+        pipeline.run(graph.lake, mapping)
+    assert caught.value.fields["count"] == 1
+
+
+def test_a_merge_says_which_rows_it_cannot_leave_out(graph: quire.Graph, tmp_path: Path) -> None:
+    graph.load([{"type": "City", "data": {"name": "Ulm"}}])
+    (tmp_path / "people.csv").write_text("name,age\nAda,36\nold,999\n")
+    (tmp_path / "lives.csv").write_text("id,from,to\na,Ada,Ulm\nb,Ada,Atlantis\n")
+    feeds = [{"files": "people.csv", "node": "Person"}, {"files": "lives.csv", "edge": "LivesIn"}]
+    mapping = {"base": str(tmp_path), "mode": "merge", "skip_rejects": True, "sources": feeds}
+    with pytest.raises(IntegrityError, match="Atlantis") as caught:
+        pipeline.run(graph.lake, mapping)
+    [stuck] = [v for v in caught.value.fields["violations"] if v["rule"] == "end"]
+    assert (Path(stuck["file"]).name, stuck["line"]) == ("lives.csv", 3)
+    assert "range" not in [v["rule"] for v in caught.value.fields["violations"]]
+    assert "A merge goes on only without rows that are wrong by themselves" in str(caught.value.next)

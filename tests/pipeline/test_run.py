@@ -352,3 +352,40 @@ def test_how_far_a_run_is_never_goes_back(tables: quire.Lake, files: Path, engin
     assert told == sorted(told)
     assert told[-1][0] == told[-1][1]
     assert len({total for _, total in told}) == 1
+
+
+def test_mistakes_of_all_sources_are_told_together(tables: quire.Lake, files: Path) -> None:
+    (files / "wrong.csv").write_text("id,name,age,origin\n1,a,many,x\n", "utf-8")
+    feeds: list[dict[str, Any]] = [
+        {"files": "wrong.csv", "table": "peple"},
+        {"files": "wrong.csv", "table": "people", "columns": {"id": "id", "nmae": "name"}},
+        {"files": "places.parquet", "table": "places", "columns": {"city": "town"}},
+        {"files": "wrong.csv", "node": "Person"},
+        {"files": "people-1.csv", "table": "people"},
+    ]
+    error = refused_all(tables, files, feeds)
+    assert isinstance(error, InvalidInput)
+    problems = error.fields["problems"]
+    assert [p.split(":")[0] for p in problems] == [
+        "Source 1 (peple)",
+        "Source 2 (people)",
+        "Source 3 (places)",
+        "Source 4 (Person)",
+        "Source 5 (people)",
+    ]
+    for said, problem in zip(["'people'", "'nmae'", "'town'", "Person", "first"], problems, strict=True):
+        assert said in problem
+
+
+def test_sql_over_columns_that_a_file_does_not_have_is_told_before_rows(tables: quire.Lake, files: Path) -> None:
+    feed = {"files": "people-1.csv", "table": "people", "columns": {**COLUMNS, "name": {"sql": "upper(nam)"}}}
+    assert "nam" in str(refused(tables, files, "local", feed))
+
+
+def test_an_unknown_mode_lists_the_known_ones() -> None:
+    feed = {"files": "a.csv", "table": "people"}
+    for given in ({"mode": "mrge", "sources": [feed]}, {"sources": [{**feed, "mode": "upsert"}]}):
+        with pytest.raises(InvalidInput, match="append, insert, merge, overwrite"):
+            pipeline.read_pipeline(given)
+    with pytest.raises(InvalidInput, match="jsonl, csv, parquet, arrow"):
+        pipeline.read_pipeline({"sources": [{**feed, "format": "xml"}]})

@@ -123,7 +123,16 @@ def fitting(data: Any, schema: pa.Schema) -> Source | None:
     """What `source` and `fit` would make of rows that have the schema already: the usual case, and a quick one."""
     import pyarrow as pa
 
-    return _whole(data) if isinstance(data, pa.Table) and data.schema.equals(schema) else None
+    return _whole(data) if isinstance(data, pa.Table) and _is_same(data.schema, schema) else None
+
+
+def _is_same(have: pa.Schema, want: pa.Schema) -> bool:
+    """Whether two schemas are equal, also in how they call the values of lists: Arrow overlooks that, tables do not."""
+    return have.equals(want) and all(map(_is_same_type, have.types, want.types))
+
+
+def _is_same_type(have: pa.DataType, want: pa.DataType) -> bool:
+    return have == want and (not have.num_fields or str(have) == str(want))
 
 
 def fit(data: Source, schema: pa.Schema, *, table: str, missing: Missing = "error", only: bool = False) -> Source:
@@ -133,7 +142,7 @@ def fit(data: Source, schema: pa.Schema, *, table: str, missing: Missing = "erro
     """
     import pyarrow as pa
 
-    if data.schema.equals(schema):
+    if _is_same(data.schema, schema):
         return data
     have, want = set(data.schema.names), set(schema.names)
     extra = [n for n in data.schema.names if n not in want]
@@ -164,7 +173,7 @@ def fit(data: Source, schema: pa.Schema, *, table: str, missing: Missing = "erro
         fits = field.name not in have or _castable(data.schema.field(field.name).type, field.type)
         if not fits and not _all_null(data, field.name):
             raise _wrong_type(table, field, data.schema.field(field.name).type)
-    if data.schema.equals(target):
+    if _is_same(data.schema, target):
         return data
     convert = _Fitter(target, table)
     batches: Iterable[pa.RecordBatch] = (
@@ -195,7 +204,7 @@ class _Fitter:
             column = batch.column(index)
             if column.null_count == len(column):
                 column = pa.nulls(len(column), field.type)
-            if column.type != field.type:
+            if not _is_same_type(column.type, field.type):
                 try:
                     column = column.cast(field.type)
                 except pa.ArrowException as error:
@@ -445,7 +454,7 @@ def _from_iterator(items: Iterator[Any], schema: pa.Schema | None, table: str) -
             if isinstance(item, list | tuple | Mapping) and not item:
                 continue
             part = _chunk(item, schema or first.schema, table)
-            if not part.schema.equals(first.schema):
+            if not _is_same(part.schema, first.schema):
                 part = fit(part, first.schema, table=table or "(the first batch)")
             yield from part.batches
 

@@ -168,6 +168,15 @@ def show(keys: Sequence[dict[str, Any]]) -> str:
     """Keys for people: `id=3`, `(a=1, b='x')`."""
     parts = []
     for key in keys[:5]:
-        body = ", ".join(f"{k}={v!r}" for k, v in key.items())
+        body = ", ".join(f"{k}={shown(v)!r}" for k, v in key.items())
         parts.append(body if len(key) == 1 else f"({body})")
     return ", ".join(parts) + (", …" if len(keys) > 5 else "")
+
+
+def shown(value: Any) -> Any:
+    """A value as an error tells it, also from another process: as JSON has it, dates as text, bytes as hex."""
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    if isinstance(value, bytes):
+        return value.hex()
+    return value.isoformat() if hasattr(value, "isoformat") else str(value)

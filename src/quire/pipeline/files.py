@@ -6,7 +6,7 @@ lines that begin in its bytes. A CSV file is read by one: where a row begins in 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import PurePath
@@ -52,6 +52,10 @@ class Piece:
     """About how many bytes it has."""
     options: dict[str, str] = field(default_factory=dict, repr=False)
     """Of the store that it lies in. They hold credentials and travel with it."""
+    alone: bool = True
+    """Whether its feed reads nothing else. Objects of JSON leave out what is null: one of several may lack a column."""
+    exact: Mapping[str, pa.DataType] = field(default_factory=dict, repr=False)
+    """Columns of JSON whose numbers must not change, with the types that they become."""
 
     @property
     def is_text(self) -> bool:
@@ -124,7 +128,7 @@ class Piece:
         lines.finish()
 
     def _json(self, tell: Tell) -> Iterator[Numbered]:
-        rows = JsonLines(tell)
+        rows = JsonLines(tell, exact=self.exact)
         with self._stream() as stream:
             for block in lines_between(stream, self.start, self.end):
                 yield from rows.of(block)

@@ -4,22 +4,24 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from quire.errors import InvalidInput
 from quire.graph import load as loading
 from quire.graph.catalog import Catalog, Entity
 from quire.graph.integrity.changes import catalog_of
 from quire.graph.load.sources import Part
-from quire.pipeline.files import Piece
+from quire.pipeline.files import Piece, explained
 from quire.pipeline.frames import local_batches, spark_frame
 from quire.pipeline.mapping import Feed, Mode
-from quire.pipeline.parts import Batches, Mapped
-from quire.pipeline.rows import Mapper
-from quire.spark import jobs, types
+from quire.pipeline.parts import Batches, Mapped, exactly
+from quire.pipeline.rows import Mapper, refuse_lacking
+from quire.spark import types
 from quire.spark.graph import load_into
-from quire.spark.graph.inputs import inputs_of
+from quire.spark.graph.inputs import Framed, inputs_of
 from quire.store import Store
 
 if TYPE_CHECKING:
@@ -29,20 +31,57 @@ if TYPE_CHECKING:
     from quire.pipeline.run import _Run
 
 
+def in_order(feeds: Sequence[tuple[Mode, Feed]]) -> list[tuple[Mode, list[Feed]]]:
+    """Feeds as they are loaded, those of one mode together: nodes before the edges between them, whatever the order.
+
+    What is overwritten is so at once, nodes with edges: the edges that were there would lose their ends otherwise.
+    """
+    if len({mode for mode, _ in feeds}) < 2:
+        groups = [feeds]
+    else:
+        kept = [(mode, feed) for mode, feed in feeds if mode != "overwrite"]
+        groups = [
+            [(mode, feed) for mode, feed in kept if feed.node is not None],
+            [(mode, feed) for mode, feed in feeds if mode == "overwrite"],
+            [(mode, feed) for mode, feed in kept if feed.node is None],
+        ]
+    found: list[tuple[Mode, list[Feed]]] = []
+    for group in groups:
+        for mode in dict.fromkeys(mode for mode, _ in group):
+            found.append((mode, [feed for other, feed in group if other == mode]))
+    return found
+
+
 def load(
-    run: _Run, mode: Mode, feeds: Sequence[Feed], given: Sequence[tuple[Feed, Piece]], frames: Mapping[str, Any]
+    run: _Run,
+    mode: Mode,
+    feeds: Sequence[Feed],
+    given: Sequence[tuple[Feed, Piece]],
+    frames: Mapping[str, Any],
+    number: int,
 ) -> LoadReceipt:
-    """Load these feeds into the transaction of a run."""
-    assert mode != "insert"
+    """Load these feeds into the transaction of a run; `number` tells its rejects from those of other loads."""
+    if mode == "insert":
+        raise InvalidInput("There is no mode insert for types of the graph.", next="Say append, merge or overwrite.")
     catalog = catalog_of(run.tx)
-    sources: list[Any] = [Part(Mapped(f, p), p.path, "columns", _entity(f, catalog)) for f, p in given]
+    parts = [(f, _part(f, p, _entity(f, catalog))) for f, p in given]
     for feed in feeds:
         if feed.frame is not None:
-            sources.append(_framed(run.session, feed, frames[feed.frame], _entity(feed, catalog)))
+            parts.append((feed, _framed(run.session, feed, frames[feed.frame], _entity(feed, catalog))))
+    name = f"graph-{mode}-{number}" if number else f"graph-{mode}"
+    try:
+        return _load(run, mode, [part for _, part in parts], catalog, name)
+    finally:
+        # Also when rows were rejected: a column that is nowhere explains all of them.
+        refuse_lacking([(f, part.data.met) for f, part in parts if isinstance(part.data, Mapped)])
+
+
+def _load(run: _Run, mode: Any, sources: list[Any], catalog: Catalog, name: str) -> LoadReceipt:
     care = run.care
     how: dict[str, Any] = {"max_errors": care.most, "skip_rejects": care.skip, "embedder": run.embedder}
     if run.session is not None:
-        return load_into(run.session, run.tx, inputs_of(sources, catalog), mode, rejects=care.place, **how)
+        given = inputs_of(sources, catalog)
+        return load_into(run.session, run.tx, given, mode, rejects=care.place, label=name, **how)
     if care.place is None:
         return loading.load(run.tx, sources, mode, complete=True, progress=_telling(run), **how)
     with tempfile.TemporaryDirectory(prefix="quire-rejects-") as folder:
@@ -51,8 +90,7 @@ def load(
             return loading.load(run.tx, sources, mode, complete=True, progress=_telling(run), rejects=path, **how)
         finally:
             if path.exists() and path.stat().st_size:
-                place = Store.open(care.place, care.options)
-                place.put(f"{care.run}-graph-{mode}.ndjson", path.read_bytes())
+                Store.open(care.place, care.options).put(f"{care.run}-{name}.ndjson", path.read_bytes())
 
 
 def _telling(run: _Run) -> Any:
@@ -67,6 +105,12 @@ def _telling(run: _Run) -> Any:
     return tell
 
 
+def _part(feed: Feed, piece: Piece, entity: Entity) -> Part:
+    """A piece of a file as a part of a load, mapped."""
+    kinds = {prop.name: prop.type.arrow() for prop in entity.defined.properties}
+    return Part(Mapped(feed, exactly(feed, piece, kinds)), piece.path, "columns", entity)
+
+
 def _entity(feed: Feed, catalog: Catalog) -> Entity:
     return catalog.node(feed.node) if feed.node is not None else catalog.edge(str(feed.edge))
 
@@ -76,33 +120,35 @@ def _framed(session: Any | None, feed: Feed, frame: Any, entity: Entity) -> Part
     name = f"frame {feed.frame}"
     if session is None:
         return Part(Mapped(feed, Batches(name, list(local_batches(frame, name)))), name, "columns", entity)
-    return Part(_mapped_frame(feed, spark_frame(frame, name)), name, "columns", entity)
+    given = spark_frame(frame, name)
+    rows = FrameRows(feed, name, tuple(_columns(feed, given, name)))
+    return Part(Framed(given, rows), name, "columns", entity)
 
 
-def _mapped_frame(feed: Feed, frame: Any) -> Any:
-    """A frame of Spark whose rows a feed has mapped."""
+@dataclass(frozen=True)
+class FrameRows:
+    """Makes rows of a type of those of a frame, in the tasks that read it."""
+
+    feed: Feed
+    name: str
+    columns: tuple[str, ...]
+
+    def of(self, batches: Iterable[pa.RecordBatch]) -> Mapped:
+        return Mapped(self.feed, Batches(self.name, batches))
+
+
+def _columns(feed: Feed, frame: Any, name: str) -> list[str]:
+    """The columns that a frame has once it is mapped. Mistakes of the mapping are told here, before any task runs."""
     if feed.columns is None and feed.where is None:
-        return frame
-    empty = types.arrow_schema(frame.schema).empty_table().to_batches()
-    schema = types.arrow_schema(frame.schema)
+        return list(frame.columns)
     import pyarrow as pa
 
-    nothing = empty[0] if empty else pa.RecordBatch.from_pylist([], schema)
-    with Mapper(feed, _refuse) as mapper:
-        target = types.readable(mapper.shape(nothing), feed.target)
-
-    def work(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        import numpy as np
-
-        with Mapper(feed, _refuse) as mapper:
-            for batch in batches:
-                for found, _ in mapper(batch, np.arange(batch.num_rows)):
-                    yield from types.converted([found], target, feed.target)
-
-    return jobs.mapped(frame, work, types.spark_schema(target))
+    nothing = pa.RecordBatch.from_pylist([], types.arrow_schema(frame.schema))
+    with explained(name), Mapper(feed, _ignore) as mapper:
+        names = list(mapper.shape(nothing).names)
+        mapper.finish()
+    return names
 
 
-def _refuse(line: int, rule: str, column: str | None, said: str, row: Any) -> None:
-    from quire.errors import InvalidInput
-
-    raise InvalidInput(said, next="Correct the frame or the mapping.", column=column)
+def _ignore(line: int, rule: str, column: str | None, said: str, row: Any) -> None:
+    """There are no rows to reject."""

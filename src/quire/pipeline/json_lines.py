@@ -1,7 +1,8 @@
 """Lines of JSON as columns, whatever they hold. Text stays text; numbers keep their value.
 
 The types are those of the first lines. A block in which they do not hold, or a name is new, is looked through whole,
-and what it taught is used from there on. So a value is never forced into a type that others had.
+and what it taught is used from there on. So a value is never forced into a type that others had. Numbers for columns of
+whole numbers or decimals are taken digit by digit: as doubles, large ones would change.
 """
 
 from __future__ import annotations
@@ -9,20 +10,21 @@ from __future__ import annotations
 import io
 import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from quire.errors import InvalidInput
+from quire.pipeline import exact
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 SAMPLE = 2_000
 """Lines that the types are taken from first."""
-WIDE = re.compile(rb"[:,\[\s]\d{19}")
+WIDE = re.compile(rb"[:,\[\s]-?\d{19}")
 
 WHOLE = frozenset({"UBIGINT", "BIGINT", "HUGEINT"})
 NUMBERS = WHOLE | {"DOUBLE"}
@@ -37,6 +39,8 @@ class JsonLines:
     tell: Callable[[int, str, str, Any], None]
     known: dict[str, Any] = field(default_factory=dict)
     """The columns that were seen so far, with their types as DuckDB writes them."""
+    exact: Mapping[str, pa.DataType] = field(default_factory=dict)
+    """Columns whose numbers must not change, with the types that they become."""
     _lines: int = 0
     """Lines of the blocks before."""
 
@@ -63,7 +67,7 @@ class JsonLines:
         import pyarrow as pa
         import pyarrow.json as pj
 
-        schema = _schema(self.known)
+        schema = _schema(self.known, self.exact)
         if schema is None:
             return None
         try:
@@ -72,6 +76,9 @@ class JsonLines:
                 read_options=pj.ReadOptions(block_size=len(block) + 1),
                 parse_options=pj.ParseOptions(explicit_schema=schema, newlines_in_values=False),
             )
+            for name in set(table.schema.names) & set(self.exact):
+                place = table.schema.get_field_index(name)
+                table = table.set_column(place, name, exact.settled(table.column(place), self.exact[name]))
         except pa.ArrowException:
             return None
         return table if table.num_rows == rows and set(table.schema.names) <= set(self.known) else None
@@ -94,12 +101,24 @@ class JsonLines:
             self._learn(table.column("l").take(lines.filled).to_pylist())
             if not self.known:
                 return pa.table({}), np.empty(0, np.int64)
-            shape = json.dumps(_plain(self.known, wide=WIDE.search(lines.block) is not None))
+            wide = WIDE.search(lines.block) is not None
+            shape = json.dumps(_plain(self.known, wide=wide))
             parsed = f"SELECT n, from_json(try_cast(l AS JSON), $s) AS r FROM lines WHERE {_VALID}"
             found = connection.sql(
                 f"SELECT n AS __n, r.* FROM ({parsed}) ORDER BY n", params={"s": shape}
             ).to_arrow_table()
-        return found.drop_columns(["__n"]), found.column("__n").to_numpy()
+        numbers = found.column("__n").to_numpy()
+        return self._exactly(found.drop_columns(["__n"]), table.column("l"), numbers, wide), numbers
+
+    def _exactly(self, found: pa.Table, texts: Any, numbers: Any, wide: bool) -> pa.Table:
+        """With the numbers that DuckDB may have changed, or has no type for, as they are written."""
+        shapes = {n: self.known[n] for n in found.schema.names if n in self.exact and _is_changed(self.known[n], wide)}
+        if not shapes:
+            return found
+        read = exact.read_lines(texts.take(numbers).to_pylist(), shapes)
+        for name, column in read.items():
+            found = found.set_column(found.schema.get_field_index(name), name, column)
+        return found
 
     def _learn(self, texts: list[str]) -> None:
         """Take in the names and types of some lines."""
@@ -185,26 +204,37 @@ def _plain(shape: Any, *, wide: bool) -> Any:
     return "VARCHAR" if shape in ("JSON", "NULL", None) else shape
 
 
-def _schema(shape: dict[str, Any]) -> pa.Schema | None:
+def _is_changed(shape: Any, wide: bool) -> bool:
+    """Whether values of such a shape may not come back as they were written."""
+    if isinstance(shape, dict):
+        return any(_is_changed(one, wide) for one in shape.values())
+    if isinstance(shape, list):
+        return _is_changed(shape[0], wide)
+    return shape in ("DOUBLE", "JSON") or (wide and shape in WHOLE)
+
+
+def _schema(shape: dict[str, Any], wanted: Mapping[str, pa.DataType]) -> pa.Schema | None:
     """The types for Arrow's reader, which refuses a number that is too large; None if it has none for some."""
     import pyarrow as pa
 
-    kinds = {name: _arrow(kind) for name, kind in shape.items()}
+    kinds = {name: _arrow(kind, wanted.get(name)) for name, kind in shape.items()}
     if any(kind is None for kind in kinds.values()):
         return None
     return pa.schema(list(kinds.items()))
 
 
-def _arrow(kind: Any) -> Any:
+def _arrow(kind: Any, want: pa.DataType | None) -> Any:
     import pyarrow as pa
 
     if isinstance(kind, dict):
-        inner = {name: _arrow(one) for name, one in kind.items()}
+        inner = {name: _arrow(one, exact.within(want, name)) for name, one in kind.items()}
         known = inner and all(one is not None for one in inner.values())
         return pa.struct(list(inner.items())) if known else None
     if isinstance(kind, list):
-        item = _arrow(kind[0])
+        item = _arrow(kind[0], exact.within(want))
         return None if item is None else pa.list_(item)
+    if want is not None and _is_read_exactly(kind, want):
+        return exact.number_type(want)
     if kind in WHOLE:
         return pa.int64()
     return {
@@ -213,3 +243,12 @@ def _arrow(kind: Any) -> Any:
         "VARCHAR": pa.string(),
         "NULL": pa.null(),
     }.get(str(kind))
+
+
+def _is_read_exactly(kind: Any, want: pa.DataType) -> bool:
+    """Whether the usual types would not do for these numbers."""
+    import pyarrow.types as t
+
+    if not t.is_integer(want) and not t.is_decimal(want):
+        return False
+    return kind in ("DOUBLE", "HUGEINT") or (kind in WHOLE and (t.is_decimal(want) or t.is_uint64(want)))

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from quire.formats import Place
 from quire.formats import keys as keylib
+from quire.formats.alike import comparable, comparable_type
 from quire.formats.lance import tasks
 from quire.lake.engines import Answer, Tasks
 
@@ -105,7 +106,7 @@ def _of_bucket(keys: Keys, bucket: int, most: int) -> dict[str, Any]:
         connection.execute(f"CREATE TEMP TABLE clashes AS {query}").fetchall()
         [[count]] = connection.execute("SELECT count(*) FROM clashes").fetchall()
         rows = connection.sql(f"SELECT * FROM clashes ORDER BY p, o LIMIT {most:d}").fetchall()
-    shown = [(p, o, why, {n: _shown(v) for n, v in zip(keys.on, key, strict=True)}) for p, o, why, *key in rows]
+    shown = [(p, o, why, {n: keylib.shown(v) for n, v in zip(keys.on, key, strict=True)}) for p, o, why, *key in rows]
     return {"count": count, "clashes": shown}
 
 
@@ -140,10 +141,7 @@ def _reader(
 ) -> pa.RecordBatchReader:
     import pyarrow as pa
 
-    kinds = tasks.key_schema(keys.place, keys.on).types
+    kinds = map(comparable_type, tasks.key_schema(keys.place, keys.on).types)
     schema = pa.schema([*(pa.field(n, kind) for n, kind in zip(names, kinds, strict=True)), *more])
-    return pa.RecordBatchReader.from_batches(schema, (b.cast(schema) for b in batches))
-
-
-def _shown(value: Any) -> Any:
-    return value if value is None or isinstance(value, bool | int | float | str) else str(value)
+    compared = (pa.RecordBatch.from_arrays([comparable(c) for c in b.columns], names=schema.names) for b in batches)
+    return pa.RecordBatchReader.from_batches(schema, (b.cast(schema) for b in compared))

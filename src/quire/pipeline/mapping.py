@@ -94,7 +94,7 @@ class Feed(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return (self.on,) if isinstance(self.on, str) else tuple(self.on)
 
     def paths(self, base: str, options: inputs.Options | None = None) -> list[str]:
-        """The files, in order. A pattern that matches none is an error."""
+        """The files, in order, each once whatever matches it. A pattern that matches none is an error."""
         found: list[str] = []
         names = [] if self.files is None else [self.files] if isinstance(self.files, str) else self.files
         for name in names:
@@ -103,7 +103,7 @@ class Feed(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
                 raise NotFound(f"No file matches {name!r}.", next="Check the name.", file=name)
             # A worker may be in another directory.
             found += [path if inputs.is_remote(path) else os.path.abspath(path) for path in matches]
-        return found
+        return list(dict.fromkeys(found))
 
     def format_of(self, path: str) -> Format:
         suffixes = [s.lower() for s in PurePath(path).suffixes]
@@ -155,6 +155,8 @@ class Pipeline(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             raise InvalidInput("The pipeline has no sources.", next="Name files and what they feed.")
         for number, feed in enumerate(self.sources, start=1):
             wrong = feed.problem()
+            if wrong is None and feed.is_graph and (feed.mode or self.mode) == "insert":
+                wrong = "feeds a type of the graph, for which there is no mode insert: say append, merge or overwrite"
             if wrong is not None:
                 raise InvalidInput(
                     f"Source {number} of the pipeline ({feed.target}) {wrong}.",
@@ -213,4 +215,12 @@ def _converted(given: Any, name: str) -> Pipeline:
     try:
         return msgspec.convert(given, Pipeline).check()
     except msgspec.ValidationError as error:
-        raise InvalidInput(f"{name} is not understood: {error}.", next="See the guide on pipelines.") from None
+        raise InvalidInput(f"{name} is not understood: {error}.", next=_advice(str(error))) from None
+
+
+def _advice(said: str) -> str:
+    """What may stand where a word is none of those that are known."""
+    for field, words in (("mode", MODES), ("format", tuple(dict.fromkeys(SUFFIXES.values())))):
+        if said.startswith("Invalid enum value") and said.endswith(f".{field}`"):
+            return f"{field} is one of {', '.join(words)}."
+    return "See the guide on pipelines."

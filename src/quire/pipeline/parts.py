@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 from urllib.parse import quote
 
 import numpy as np
@@ -15,9 +15,10 @@ from quire.formats.lance import tasks
 from quire.graph.integrity.violations import Violation
 from quire.graph.load.rejects import Rejects
 from quire.lake.engines import Answer
+from quire.pipeline.exact import wanted
 from quire.pipeline.files import Numbered, Piece, Tell, explained
 from quire.pipeline.mapping import Feed
-from quire.pipeline.rows import Fitter, Mapper
+from quire.pipeline.rows import Fitter, Mapper, Met
 from quire.store import Store
 
 if TYPE_CHECKING:
@@ -83,6 +84,7 @@ class Told:
         self._path = Path(self._folder.name, "rejects.ndjson") if self._folder is not None else None
         self.rejects = Rejects(care.most, self._path, care.skip)
         self._before: int | None = None
+        self.met: Met | None = None
 
     def __enter__(self) -> Told:
         return self
@@ -132,14 +134,15 @@ class IntoTable:
             lines: list[Any] = []
             written, rows = tasks.write_rows(self.output, self._rows(piece, told, lines))
             where = self._lines(lines) if rows and self.output.on else None
-            return {"written": written, "rows": rows, "lines": where, **told.summary()}, b""
+            return {"written": written, "rows": rows, "lines": where, "met": told.met, **told.summary()}, b""
 
     def _rows(self, piece: Readable, told: Told, lines: list[Any]) -> Iterator[pa.RecordBatch]:
         loose = self.feed.columns is None and isinstance(piece, Piece) and piece.format == "jsonl"
         fitter = Fitter(
             self.feed.target, self.schema, self.output.on, told.reject, missing="null" if loose else "error"
         )
-        for batch, numbers in mapped(self.feed, piece, told):
+        kinds = dict(zip(self.schema.names, self.schema.types, strict=True))
+        for batch, numbers in mapped(self.feed, exactly(self.feed, piece, kinds), told):
             for fitted, kept in fitter(batch, numbers):
                 if self.output.on:
                     lines.append(kept)
@@ -194,12 +197,27 @@ def _runs(lines: Sequence[Any]) -> list[tuple[int, int]]:
     return list(zip(numbers[starts].tolist(), counts.tolist(), strict=True))
 
 
+Source = TypeVar("Source", bound=Readable)
+
+
+def exactly(feed: Feed, piece: Source, kinds: Mapping[str, pa.DataType]) -> Source:
+    """The same piece; one of JSON knows then which of its numbers must not change on the way to these types."""
+    return replace(piece, exact=wanted(feed, kinds)) if isinstance(piece, Piece) else piece
+
+
 def mapped(feed: Feed, piece: Readable, told: Told) -> Iterator[Numbered]:
     """The rows of a piece as a feed maps them."""
     with explained(piece.path), Mapper(feed, told.reject) as mapper:
         for batch, lines in piece.read(told.tell):
             yield from mapper(batch, lines)
+        told.met = _finished(mapper, piece)
+
+
+def _finished(mapper: Mapper, piece: Readable) -> Met:
+    """Refuse columns that the piece lacks; where others may have them, tell."""
+    if not isinstance(piece, Piece) or piece.format != "jsonl" or piece.alone:
         mapper.finish()
+    return mapper.met
 
 
 @dataclass(frozen=True)
@@ -208,6 +226,8 @@ class Mapped:
 
     feed: Feed
     piece: Piece | Batches
+    met: dict[str, list[str]] = field(default_factory=dict)
+    """Columns that were there and that were not, once all of it is read."""
 
     def numbered(self, reject: Any) -> Iterator[Numbered]:
         """Rows with lines; `reject(line, rule, said, row)` hears of those that could not be mapped."""
@@ -215,7 +235,7 @@ class Mapped:
         with explained(self.piece.path), Mapper(self.feed, told.reject) as mapper:
             for batch, lines in self.piece.read(told.tell):
                 yield from mapper(batch, lines)
-            mapper.finish()
+            self.met.update(_finished(mapper, self.piece))
 
 
 @dataclass

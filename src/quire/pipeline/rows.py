@@ -7,7 +7,7 @@ alone; they are told with their line and left out.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +17,7 @@ import numpy as np
 from quire.errors import InvalidInput, QuireError, SchemaMismatch
 from quire.formats.arrow import Missing, Source, fit, plain
 from quire.formats.lance import tasks
+from quire.pipeline import exact
 from quire.pipeline.mapping import Column, Feed
 
 if TYPE_CHECKING:
@@ -27,8 +28,12 @@ LINE = "__line"
 
 _TYPE = re.compile(r"[A-Za-z][A-Za-z0-9_ ]*(\(\d+(, *\d+)?\))?(\[\d*\])*")
 
+_TIME = r"^\d{2}:\d{2}:\d{2}(\.\d{1,9})?$"
+
 Reject = Callable[[int, str, str | None, str, Any], None]
 """Called with the line, the rule, the column, what is wrong, and the row."""
+Met = dict[str, list[str]]
+"""Columns that rows had (`seen`), and those that were asked for and that no row had (`lacking`)."""
 
 
 @dataclass
@@ -66,14 +71,12 @@ class Mapper:
 
     def finish(self) -> None:
         """Refuse a column that no row of the source had."""
-        lacking = sorted(self._lacking - self._seen)
-        if lacking and self._seen:
-            raise InvalidInput(
-                f"The source of {self.feed.target!r} has no column {lacking[0]!r}.",
-                next=f"It has {', '.join(sorted(self._seen))}.",
-                column=lacking[0],
-                target=self.feed.target,
-            )
+        refuse_lacking([(self.feed, self.met)])
+
+    @property
+    def met(self) -> Met:
+        """The columns that rows had, and those that no row had."""
+        return {"seen": sorted(self._seen), "lacking": sorted(self._lacking - self._seen)}
 
     def _completed(self, batch: pa.RecordBatch, columns: dict[str, Column]) -> pa.Table:
         """With the columns that other rows of a source of JSON may have and these do not."""
@@ -119,6 +122,26 @@ class Mapper:
             )
             self._connection.execute("set lock_configuration = true").fetchall()
         return self._connection
+
+
+def refuse_lacking(met: Iterable[tuple[Feed, Met | None]]) -> None:
+    """Refuse a column that none of the pieces of a feed had. Where one was not read to its end, nobody can tell."""
+    by_feed: dict[int, list[tuple[Feed, Met | None]]] = {}
+    for feed, one in met:
+        by_feed.setdefault(id(feed), []).append((feed, one))
+    for pairs in by_feed.values():
+        told = [one for _, one in pairs if one]
+        seen = {name for one in told for name in one["seen"]}
+        lacking = sorted({name for one in told for name in one["lacking"]} - seen)
+        if not lacking or not seen or len(told) < len(pairs):
+            continue
+        target = pairs[0][0].target
+        raise InvalidInput(
+            f"The source of {target!r} has no column {lacking[0]!r}.",
+            next=f"It has {', '.join(sorted(seen))}.",
+            column=lacking[0],
+            target=target,
+        )
 
 
 @dataclass
@@ -195,8 +218,10 @@ def screened(convert: Convert, rows: pa.Table, lines: Any, reject: Reject) -> It
             reject(int(lines[0]), rule, column, said, rows.to_pylist()[0])
             return
         half = rows.num_rows // 2
-        yield from screened(convert, rows.slice(0, half), lines[:half], reject)
-        yield from screened(convert, rows.slice(half), lines[half:], reject)
+        # Copied, since Arrow casts the values of a list beyond the slice as well.
+        first, second = np.arange(half), np.arange(half, rows.num_rows)
+        yield from screened(convert, rows.take(first), lines[:half], reject)
+        yield from screened(convert, rows.take(second), lines[half:], reject)
         return
     if found.num_rows:
         yield found, numbers
@@ -236,12 +261,29 @@ def quoted(name: str) -> str:
 
 
 def _is_read(have: Any, want: Any) -> bool:
-    """Whether text is read as another type."""
+    """Whether values are read as another type: text as nearly anything, decimals as whole numbers, in lists too."""
     import pyarrow.types as t
 
-    text = t.is_string(have) or t.is_large_string(have)
+    if exact.is_list(have) and exact.is_list(want):
+        return _is_read(have.value_type, want.value_type)
+    if t.is_decimal(have):
+        return bool(t.is_integer(want))
+    if not t.is_string(have) and not t.is_large_string(have):
+        return False
+    if exact.is_list(want):
+        return exact.is_exact(want)
     simple = t.is_integer(want) or t.is_floating(want) or t.is_boolean(want) or t.is_decimal(want)
-    return bool(text and (simple or t.is_date(want) or t.is_time(want) or t.is_timestamp(want)))
+    return bool(simple or t.is_date(want) or t.is_time(want) or t.is_timestamp(want))
+
+
+def _read_type(have: Any, want: Any) -> Any:
+    """The type that such values have then; how long lists are is seen to later."""
+    import pyarrow as pa
+
+    if exact.is_list(want):
+        inner = have.value_type if exact.is_list(have) else pa.string()
+        return pa.list_(_read_type(inner, want.value_type))
+    return want
 
 
 def _typed_schema(have: pa.Schema, want: pa.Schema) -> pa.Schema:
@@ -249,7 +291,7 @@ def _typed_schema(have: pa.Schema, want: pa.Schema) -> pa.Schema:
 
     def kind(f: Any) -> Any:
         there = want.get_field_index(f.name) >= 0 and _is_read(f.type, want.field(f.name).type)
-        return want.field(f.name).type if there else f.type
+        return _read_type(f.type, want.field(f.name).type) if there else f.type
 
     return pa.schema([pa.field(f.name, kind(f)) for f in have])
 
@@ -257,7 +299,6 @@ def _typed_schema(have: pa.Schema, want: pa.Schema) -> pa.Schema:
 def _read(data: Source, schema: pa.Schema, table: str) -> list[pa.RecordBatch]:
     """Text as what its columns hold, strictly: 4.5 is no whole number."""
     import pyarrow as pa
-    import pyarrow.compute as pc
 
     target = _typed_schema(data.schema, schema)
     found = []
@@ -268,7 +309,7 @@ def _read(data: Source, schema: pa.Schema, table: str) -> list[pa.RecordBatch]:
                 columns.append(column)
                 continue
             try:
-                columns.append(_parsed(pc.utf8_trim_whitespace(column), want.type))
+                columns.append(_converted(column, want.type))
             except pa.ArrowException as error:
                 said = str(error).splitlines()[0].rstrip(".")
                 raise SchemaMismatch(
@@ -281,6 +322,35 @@ def _read(data: Source, schema: pa.Schema, table: str) -> list[pa.RecordBatch]:
     return found
 
 
+def _converted(column: Any, kind: Any) -> Any:
+    """A column as `_read_type` says, or an error of Arrow's for the first value that would change."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if column.type == kind:
+        return column
+    if exact.is_list(column.type):
+        ends = np.cumsum(np.concatenate([[0], pc.list_value_length(column).fill_null(0).to_numpy()]))
+        values = _converted(column.flatten(), kind.value_type)
+        return pa.ListArray.from_arrays(pa.array(ends, pa.int32()), values, type=kind, mask=column.is_null())
+    if pa.types.is_decimal(column.type):
+        return column.cast(kind)
+    text = pc.utf8_trim_whitespace(column)
+    return _converted(_listed(text), kind) if exact.is_list(kind) else _parsed(text, kind)
+
+
+def _listed(text: Any) -> Any:
+    """Lists of numbers that are written as JSON has them."""
+    import pyarrow as pa
+
+    values = exact.read_values(text.to_pylist())
+    for value, given in zip(values, text.to_pylist(), strict=True):
+        if value is not None and not isinstance(value, list):
+            raise pa.ArrowInvalid(f"{given[:60]!r} is no list")
+    made = exact.built(values)
+    return made if exact.is_list(made.type) else pa.nulls(len(made), pa.list_(pa.string()))
+
+
 def _parsed(text: Any, kind: Any) -> Any:
     import pyarrow as pa
     import pyarrow.compute as pc
@@ -290,4 +360,19 @@ def _parsed(text: Any, kind: Any) -> Any:
             return pc.cast(text, kind)
         except pa.ArrowException:  # without a zone it is UTC
             return pc.assume_timezone(pc.cast(text, pa.timestamp(kind.unit)), "UTC").cast(kind)
+    if pa.types.is_time(kind):
+        return _times(text, kind)
     return pc.cast(text, kind)
+
+
+def _times(text: Any, kind: Any) -> Any:
+    """Times of the day, `12:34:56` and perhaps a fraction; Arrow reads such text only after a date."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    well = pc.match_substring_regex(text, _TIME).fill_null(True)
+    if not pc.all(well).as_py():
+        wrong = text.filter(pc.invert(well))[0].as_py()
+        raise pa.ArrowInvalid(f"{wrong[:60]!r} is no time such as 12:34:56 or 12:34:56.789")
+    day = pc.binary_join_element_wise("1970-01-01T", text, "")
+    return pc.cast(pc.cast(day, pa.timestamp(kind.unit)), kind)

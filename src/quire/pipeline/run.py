@@ -8,18 +8,19 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from quire.errors import InvalidInput, KeyConflict
+from quire.errors import IntegrityError, InvalidInput, KeyConflict
 from quire.formats import Handed
 from quire.formats.lance import tasks
 from quire.graph.integrity import Found
 from quire.graph.integrity.violations import Violation
 from quire.lake import Lake, Receipt, Transaction, TransactionTable, engines
-from quire.pipeline import graphs
+from quire.pipeline import fitting, graphs
 from quire.pipeline.files import Piece, grouped, pieces
 from quire.pipeline.frames import on_frame
 from quire.pipeline.keyed import Clash, Keys, clashes
 from quire.pipeline.mapping import MODES, Feed, Mode, Pipeline, read_pipeline, tolerance
 from quire.pipeline.parts import Batches, Care, IntoTable
+from quire.pipeline.rows import refuse_lacking
 from quire.spark.keys import KeyFiles
 from quire.store import inputs
 from quire.store.credentials import carried
@@ -56,7 +57,7 @@ class Loaded:
 
     mode: str
     tables: dict[str, Fed] = field(default_factory=dict)
-    """By table, and by type of the graph as its table is called: `node:Person`."""
+    """By table and by type of the graph; as `node:Person` where a table is called so too."""
     rejected: int = 0
     dry_run: bool = False
     violations: tuple[Violation, ...] = ()
@@ -114,13 +115,16 @@ def run(
     given = dict(frames or {})
     _check_frames(plan, given)
     located = carried(lake._core.store.scheme, lake._core.store.options)
-    sources = _pieces(plan, located)
-    session = engines.chosen(engine, lambda: size_of(lake, plan))
     how: dict[str, Any] = {"token": token, "fresh": True, **dict(options or {})}
     done = Loaded(plan.mode)  # if the token was used before, there is nothing to do
     with lake.transaction(plan.message, **how) as tx:
+        # In here, so that a run whose token was used is at its end also when its files are gone.
+        sources = _pieces(plan, located)
+        session = engines.chosen(engine, lambda: size_of(lake, plan))
         care = _care(plan, tx, max_errors, located)
-        work = _Run(session, tx, plan, care, Bar(progress, len(sources) + len(plan.sources) + 1), embedder)
+        fitting.check(tx, plan, sources)
+        bar = Bar(progress, len(sources) + len(plan.sources) + 1)
+        work = _Run(session, tx, plan, care, bar, embedder, collects=dry_run)
         done = work.run(sources, given)
         work.bar.tell("commit")
         if dry_run:
@@ -183,7 +187,8 @@ def _pieces(plan: Pipeline, options: dict[str, str]) -> list[tuple[Feed, Piece]]
             # The graph's loader tells every line by its number in the file, which a part of JSON does not know.
             apart = format == "parquet" or not feed.is_graph
             found += [(feed, piece) for piece in pieces(path, format, mine, apart=apart)]
-    return found
+    several = Counter(id(feed) for feed, _ in found)
+    return [(feed, replace(piece, alone=several[id(feed)] == 1)) for feed, piece in found]
 
 
 def _care(plan: Pipeline, tx: Transaction, most: int, options: dict[str, str]) -> Care:
@@ -241,6 +246,8 @@ class _Run:
     care: Care
     bar: Bar
     embedder: Any = None
+    collects: bool = False
+    """Whether what is wrong with tables does not keep it from looking at the graph."""
     found: Found = field(default_factory=Found)
     rejected: Counter[str] = field(default_factory=Counter)
     rows: int = 0
@@ -248,16 +255,28 @@ class _Run:
 
     def run(self, sources: Sequence[tuple[Feed, Piece]], frames: Mapping[str, Any]) -> Loaded:
         self.found = Found(self.care.most)
-        feeds = [feed for feed in self.plan.sources if not feed.is_graph]
-        written = self._write(feeds, [(f, p) for f, p in sources if not f.is_graph], frames)
-        self._judge()
-        done = self._hand_in(written)
-        done |= self._graph([(f, p) for f, p in sources if f.is_graph], frames)
-        self._judge()
+        done: dict[str, Fed] = {}
+        failed: list[IntegrityError] = []
+        for step in (self._tables, self._graph):
+            try:
+                done |= step(sources, frames)
+            except IntegrityError as error:
+                if not self.collects:
+                    raise
+                failed.append(error)
+                self.found, self.rejected = Found(self.care.most), Counter()
+        if failed:
+            raise _together(failed, self.care.most)
         for name, count in self.rejected.items():
             done.setdefault(name, Fed()).rejected = count
         total = sum(self.rejected.values())
         return Loaded(self.plan.mode, done, total, violations=tuple(self.found.violations[:SHOWN]))
+
+    def _tables(self, sources: Sequence[tuple[Feed, Piece]], frames: Mapping[str, Any]) -> dict[str, Fed]:
+        feeds = [feed for feed in self.plan.sources if not feed.is_graph]
+        written = self._write(feeds, [(f, p) for f, p in sources if not f.is_graph], frames)
+        self._judge()
+        return self._hand_in(written)
 
     def _mode(self, feed: Feed) -> Mode:
         return feed.mode or self.plan.mode
@@ -288,6 +307,7 @@ class _Run:
 
         answers = engines.tasks_on(self.session, tell)(len(groups), work)
         heads = [head for answer, _ in answers for head in answer["parts"]]
+        refuse_lacking([(feed, head["met"]) for (feed, _), head in zip(given, heads, strict=True)])
         for (feed, piece), head in zip(given, heads, strict=True):
             self._take(found[feed.target], head, piece)
         self.bar.add("read", len(some))
@@ -339,15 +359,17 @@ class _Run:
         if head["rejected"]:
             self.rejected[target] += head["rejected"]
 
-    def _judge(self) -> None:
-        """Refuse the load when more rows were left out than may be."""
-        if not self.found:
-            return
+    def _judge(self, *, last: bool = False) -> None:
+        """Refuse the load when more rows were left out than may be. A share is one of all rows: it is judged last."""
         number, share = tolerance(self.plan.skip_rejects)
+        if not self.found or (self._counts_later and not last):
+            return
         rejected = sum(self.rejected.values())
         allowed = number if share is None else int(share * (self.rows + rejected))
         if allowed is not None and rejected > allowed:
             error = self.found.error()
+            if not any(feed.is_graph for feed in self.plan.sources if feed.target in self.rejected):
+                error.fields["subject"] = "tables"
             if self.care.place is not None:
                 error.fields["rejects"] = self.care.place
             raise error
@@ -403,10 +425,16 @@ class _Run:
                     self._leave_out(written[name], count, some, "there" if existing else "twice")
         self._judge()
 
+    @property
+    def _counts_later(self) -> bool:
+        """Whether rows of the graph, which are not read yet, decide how many may be left out."""
+        return tolerance(self.plan.skip_rejects)[1] is not None and any(feed.is_graph for feed in self.plan.sources)
+
     def _limit(self) -> int:
         """So many clashes are asked for: as many as can be left out, and those that are told."""
         number, share = tolerance(self.plan.skip_rejects)
         allowed = number if share is None else int(share * self.rows) + 1
+        allowed = None if self._counts_later else allowed
         return max(self.rows if allowed is None else allowed, self.care.most) + 1
 
     def _keys(self, one: _Written, existing: bool) -> Keys:
@@ -446,22 +474,44 @@ class _Run:
 
     # -- the graph --------------------------------------------------------------------------------------------
 
-    def _graph(self, given: Sequence[tuple[Feed, Piece]], frames: Mapping[str, Any]) -> dict[str, Fed]:
+    def _graph(self, sources: Sequence[tuple[Feed, Piece]], frames: Mapping[str, Any]) -> dict[str, Fed]:
         feeds = [feed for feed in self.plan.sources if feed.is_graph]
-        if not feeds:
-            return {}
+        given = [(f, p) for f, p in sources if f.is_graph]
         done: dict[str, Fed] = {}
-        for mode in dict.fromkeys(self._mode(feed) for feed in feeds):
-            mine = [feed for feed in feeds if self._mode(feed) == mode]
-            loaded = graphs.load(self, mode, mine, [(f, p) for f, p in given if self._mode(f) == mode], frames)
-            self.bar.add("stage", len(mine) + sum(self._mode(f) == mode for f, _ in given))
+        for number, (mode, mine) in enumerate(graphs.in_order([(self._mode(feed), feed) for feed in feeds])):
+            some = [(f, p) for f, p in given if any(f is feed for feed in mine)]
+            loaded = graphs.load(self, mode, mine, some, frames, number)
+            self.bar.add("stage", len(mine) + len(some))
             self.found.add(loaded.violations, loaded.rejected)
             self.rows += loaded.rows
-            for name, one in loaded.types.items():
-                done[name] = Fed(one.inserted, one.updated, one.removed)
+            for type, one in loaded.types.items():
+                name = self._told_name(type, mine)
+                fed = done.setdefault(name, Fed())
+                fed.inserted, fed.updated = fed.inserted + one.inserted, fed.updated + one.updated
+                fed.removed += one.removed
                 if one.rejected:
                     self.rejected[name] += one.rejected
+        self._judge(last=True)
         return done
+
+    def _told_name(self, type: str, feeds: Sequence[Feed]) -> str:
+        """A type as it is told to people: with its kind where a table or a type of the other kind has the name too."""
+        kind = "node" if any(feed.node == type for feed in feeds) else "edge"
+        names = [(feed.table, feed.node, feed.edge) for feed in self.plan.sources]
+        kinds = sum(any(name[place] == type for name in names) for place in range(3))
+        return type if kinds < 2 else f"{kind}:{type}"
+
+
+def _together(errors: Sequence[IntegrityError], most: int) -> IntegrityError:
+    """What is wrong with tables and with the graph, as one error."""
+    if len(errors) == 1:
+        return errors[0]
+    found = Found(most)
+    for error in errors:
+        found.add([Violation(**v) for v in error.fields["violations"]], error.fields["count"])
+    made = found.error()
+    made.fields["subject"] = "rows"
+    return made
 
 
 def _starts(one: _Written) -> list[tuple[int, int]]:

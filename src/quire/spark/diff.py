@@ -49,7 +49,7 @@ def counts(spark: SparkSession, pairs: Sequence[Pair]) -> list[tuple[int, int, i
         return pa.table([pa.array([n], kind) for n, (_, kind) in zip(numbers, fields, strict=True)], pa.schema(fields))
 
     found = [[0, 0, 0] for _ in given]
-    for row in _shuffled(spark, given, count, _COUNTS).collect():
+    for row in jobs.collected(_shuffled(spark, given, count, _COUNTS)):
         for i, name in enumerate(("added", "changed", "removed")):
             found[row["pair"]][i] += row[name]
     return [(a, c, r) for a, c, r in found]
@@ -68,7 +68,7 @@ def some(spark: SparkSession, pair: Pair, most: int) -> RowDiff:
         return pa.table(columns, names=["added", "changed_before", "changed_after", "removed"])
 
     shape = "added binary, changed_before binary, changed_after binary, removed binary"
-    rows = _shuffled(spark, (pair,), pick, shape).limit(max(1, most) * 4).collect()
+    rows = jobs.collected(_shuffled(spark, (pair,), pick, shape).limit(max(1, most) * 4))
 
     def joined(name: str, schema: pa.Schema) -> pa.Table:
         import pyarrow as pa

@@ -13,7 +13,18 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from quire import errors
-from quire.errors import Conflict, InvalidInput, NotFound, QuireError, Refused, StorageError
+from quire.errors import (
+    AlreadyExists,
+    Conflict,
+    FormatError,
+    InvalidInput,
+    NotFound,
+    PermissionDenied,
+    QuireError,
+    Refused,
+    SnapshotExpired,
+    StorageError,
+)
 from quire.lake.engines import Progress
 from quire.spark.watching import watched
 
@@ -29,6 +40,10 @@ OnNumber = Callable[[int], Answer]
 BATCH = 65_536
 """Rows that a task hands to Spark at once."""
 SHAPE = "partition int, head string, body binary"
+LASTING = (InvalidInput, NotFound, AlreadyExists, Conflict, Refused, SnapshotExpired, FormatError, PermissionDenied)
+"""Errors with which every other attempt of a task would end too."""
+MARK = "quire-error: "
+"""Begins the line by which the driver knows an error again that made a task fail."""
 
 
 def on_rows(frame: DataFrame, work: OnRows) -> list[Answer]:
@@ -80,9 +95,39 @@ def source(
 
 def mapped(frame: DataFrame, work: Any, schema: Any) -> DataFrame:
     """`frame.mapInArrow`, which warns at every call about a pandas that it does not use here."""
+
+    def marked(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        try:
+            yield from work(batches)
+        except QuireError as error:
+            said = f"{type(error).__name__}: {error}"
+            raise RuntimeError(f"{said}\n{MARK}{json.dumps(error.to_dict())}") from error
+
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message=".*pandas", category=FutureWarning)
-        return frame.mapInArrow(work, schema)
+        return frame.mapInArrow(marked, schema)
+
+
+def collected(frame: DataFrame) -> list[Any]:
+    """The rows of a frame. An error of ours that made a task fail is raised as what it was."""
+    try:
+        return frame.collect()
+    except Exception as error:
+        found = _marked(str(error))
+        if found is None:
+            raise
+        raise found from error
+
+
+def _marked(text: str) -> QuireError | None:
+    """The error that the text of one of Spark's tells of, if it does."""
+    for line in text.splitlines():
+        if line.startswith(MARK):
+            try:
+                return rebuilt(json.loads(line.removeprefix(MARK)))
+            except (ValueError, KeyError):  # cut off on its way
+                return None
+    return None
 
 
 def _answering(work: OnRows) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
@@ -93,7 +138,7 @@ def _answering(work: OnRows) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa
         context = TaskContext.get()
         try:
             head, body = work(batches)
-        except (InvalidInput, NotFound, Conflict, Refused) as error:
+        except LASTING as error:
             # Trying again would end the same way, so it is an answer rather than a failure of the task.
             head, body = {"error": error.to_dict()}, b""
         columns = [pa.array([context.partitionId() if context else 0], pa.int32())]
@@ -104,7 +149,7 @@ def _answering(work: OnRows) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa
 
 
 def _collected(frame: DataFrame) -> list[Answer]:
-    rows = frame.collect()
+    rows = collected(frame)
     partitions = [row["partition"] for row in rows]
     if len(set(partitions)) != len(partitions):
         raise StorageError(

@@ -95,7 +95,7 @@ class KeyFiles:
             keys = tasks.all_keys(place, paths, on, share, rounds)
             addresses, positions = tasks.find_keys(at, parts[part], on, keys)
             some = keys.take(positions[:EXAMPLES]).to_pylist()
-            shown = [{k: _shown(v) for k, v in row.items()} for row in some]
+            shown = [{k: keylib.shown(v) for k, v in row.items()} for row in some]
             rows = packed(by_fragment(addresses))
             which = b"" if unique else packed({share: Marks.of(positions)})
             return {"examples": shown, "rows": len(rows)}, rows + which
@@ -144,8 +144,8 @@ class KeyFiles:
             return []
         names = [f"k{i}" for i in range(len(self.on))]
         counted = self._frame().groupBy(*names).count()
-        rows = counted.where("count > 1").limit(5).collect()
-        return [{name: _shown(row[f"k{i}"]) for i, name in enumerate(self.on)} for row in rows]
+        rows = jobs.collected(counted.where("count > 1").limit(5))
+        return [{name: keylib.shown(row[f"k{i}"]) for i, name in enumerate(self.on)} for row in rows]
 
     def _seek_shuffled(self, at: Place, parts: list[list[int]], rows: int) -> Found:
         on, table = self.on, self.table
@@ -176,7 +176,7 @@ class KeyFiles:
 
         def work(_: int) -> jobs.Answer:
             rows = tasks.keys_at(at, fragment, some, on)
-            return {"examples": [{k: _shown(v) for k, v in row.items()} for row in rows]}, b""
+            return {"examples": [{k: keylib.shown(v) for k, v in row.items()} for row in rows]}, b""
 
         [(head, _)] = jobs.on_numbers(self.spark, 1, work)
         return tuple(head["examples"])
@@ -195,7 +195,3 @@ def _neutral(frame: DataFrame, on: Sequence[str]) -> DataFrame:
     for position, name in enumerate(on):
         frame = frame.withColumnRenamed(name, f"k{position}")
     return frame
-
-
-def _shown(value: Any) -> Any:
-    return value if value is None or isinstance(value, bool | int | float | str) else str(value)

@@ -26,10 +26,9 @@ def walked(walk: Walk, ask: Callable[[str], DataFrame]) -> DataFrame:
     edges = ask(f"SELECT DISTINCT s, t FROM ({walk.edges}) AS e").localCheckpoint()
     reached = _reached(walk, edges, ask(walk.seeds))
     within = reached.where(_within(walk))
-    # An edge from a node to itself is one hop more that leads nowhere new.
-    loops = edges.where("s = t").select(f.col("s").alias("z"))
+    loops = edges.where("s = t" if walk.gives_loops else "false").select(f.col("s").alias("z"))
     target = "y" if walk.side == "source" else "x"
-    before = reached.where(f.col("n") == walk.least - 1).join(loops, f.col(target) == f.col("z"), "left_semi")
+    before = reached.where("n = 0").join(loops, f.col(target) == f.col("z"), "left_semi")
     if not walk.path:
         source = "x" if walk.side == "source" else "y"
         both = within.unionByName(before)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Iterator, Sequence
 from datetime import datetime
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 TASK_ROWS = 262_144
 """Rows that one task reads at least, when they lie in many small fragments."""
 
+_log = logging.getLogger("quire.spark")
 _COMMIT = re.compile(r"(.+:)?\d+\.\d+|HEAD")
 
 
@@ -41,16 +43,47 @@ def table(
     return frame(spark, snapshot_of(lake, at)[name], columns, filter)
 
 
-def views(spark: SparkSession, snapshot: Snapshot | Lake | str, *, prefix: str = "") -> list[str]:
-    """Make every table of one snapshot a temporary view, so that Spark SQL joins see one commit; the views' names.
+def views(
+    spark: SparkSession, snapshot: Snapshot | Lake | str, *, tables: Sequence[str] | None = None, prefix: str = ""
+) -> list[str]:
+    """Make every table of one snapshot a temporary view, or these `tables`, so that Spark SQL joins see one commit; the
+    views' names.
 
-    A name that is no plain word is written in backticks: select * from `node:Person`.
+    A name that is no plain word is written in backticks: select * from `node:Person`. Columns for which Spark has no
+    type are left out of their view, and a table of nothing else has none; the log of `quire.spark` says so.
     """
+    if isinstance(tables, str):
+        raise InvalidInput("tables takes a list of names.", next=f"Write tables=[{tables!r}].")
     held = snapshot_of(snapshot, None)
-    names = [prefix + name for name in held.tables()]
-    for view, name in zip(names, held.tables(), strict=True):
-        frame(spark, held[name]).createOrReplaceTempView(f"`{view}`")
-    return names
+    names = list(held.tables() if tables is None else dict.fromkeys(tables))
+    _check_apart(names)
+    made = []
+    for name in names:
+        columns = _readable_columns(held[name])
+        if columns:
+            frame(spark, held[name], columns).createOrReplaceTempView("`" + (prefix + name).replace("`", "``") + "`")
+            made.append(prefix + name)
+    return made
+
+
+def _check_apart(names: Sequence[str]) -> None:
+    """Refuse names of which Spark would take one for the other."""
+    known: dict[str, str] = {}
+    for name in names:
+        other = known.setdefault(name.lower(), name)
+        if other != name:
+            raise InvalidInput(
+                f"Tables {other!r} and {name!r} differ in case only, so they would be one view.",
+                next="Choose with tables=, and make the views of the others in a second call with a prefix.",
+                tables=[other, name],
+            )
+
+
+def _readable_columns(held: Table) -> list[str]:
+    lost = types.unreadable(held.schema, held.name)
+    if lost:
+        _log.warning("The view of table %r lacks %s: Spark has no type for it.", held.name, ", ".join(lost))
+    return [name for name in held.schema.names if name not in lost]
 
 
 def frame(

@@ -18,7 +18,7 @@ import quire
 from quire.errors import InvalidInput, Unsupported
 from quire.formats import Handed
 from quire.formats.lance import tasks
-from quire.lake import afar
+from quire.lake import afar, tokens
 from quire.spark import types
 from quire.spark.keys import KeyFiles
 from quire.spark.reading import Scan, snapshot_of
@@ -56,7 +56,7 @@ class QuireSource(DataSource):
                 f"The option {reading[0]} is for reading.",
                 next="Leave it out, or choose rows and columns of the frame.",
             )
-        return _Writer(given, schema, overwrite)
+        return _Writer(given, schema, overwrite, tokens.from_text(given.get("token")))
 
     def _scan(self) -> Scan:
         given = self._options()
@@ -112,12 +112,12 @@ class _Writer(_ArrowWriter):  # type: ignore[misc]
     commit begins at the state that was read right after it: a floor that was published since cannot be overlooked.
     """
 
-    def __init__(self, given: dict[str, str], schema: StructType, overwrite: bool) -> None:
+    def __init__(self, given: dict[str, str], schema: StructType, overwrite: bool, token: tokens.Token | None) -> None:
         lake = quire.open(given["lake"], branch=given.get("branch", "main"))
         lake.snapshot()[given["table"]]  # before a note is written for a table that is not there
         self.begun = afar.begin(lake)
         held = lake.snapshot()[given["table"]]
-        self.given, self.overwrite, self.key = given, overwrite, held.key
+        self.given, self.overwrite, self.key, self.token = given, overwrite, held.key, token
         self.kept = held.schema
         place, _ = held.parts()
         self.output = tasks.Output(
@@ -143,7 +143,7 @@ class _Writer(_ArrowWriter):  # type: ignore[misc]
             keys.check_distinct()
         with self._opened() as lake:
             said = self.given.get("message", f"write {name}")
-            with afar.resume(lake, self.begun, said, token=self.given.get("token")) as tx:
+            with afar.resume(lake, self.begun, said, token=self.token) as tx:
                 if self.overwrite:
                     tx[name].hand_in(Handed("overwrite", fragments, schema=self.kept))
                 elif key:

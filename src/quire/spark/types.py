@@ -1,7 +1,8 @@
 """Columns on both sides: which Arrow type Spark reads as which of its own, and back.
 
 Spark has no vectors, no unsigned numbers and no nanoseconds. Vectors become arrays, unsigned numbers the next wider
-signed one, times microseconds; a value that would change on the way is refused.
+signed one, times microseconds; times of the day need Spark 4.1 or newer. A value that would change on the way is
+refused.
 """
 
 from __future__ import annotations
@@ -48,6 +49,8 @@ def _readable(kind: pa.DataType, column: str, table: str) -> pa.DataType:
         return pa.struct([pa.field(f.name, _readable(f.type, column, table), f.nullable) for f in kind])
     if t.is_map(kind):
         return pa.map_(_readable(kind.key_type, column, table), _readable(kind.item_type, column, table))
+    if t.is_time(kind) and _has_times():
+        return pa.time64("ns")
     if t.is_decimal256(kind) or t.is_time(kind) or isinstance(kind, pa.BaseExtensionType):
         raise Unsupported(
             f"Column {column!r} of table {table!r} is {kind}, for which Spark has no type.",
@@ -56,6 +59,24 @@ def _readable(kind: pa.DataType, column: str, table: str) -> pa.DataType:
             column=column,
         )
     return kind
+
+
+def unreadable(schema: pa.Schema, table: str) -> list[str]:
+    """The columns for which Spark has no type."""
+    found = []
+    for field in schema:
+        try:
+            _readable(field.type, field.name, table)
+        except Unsupported:
+            found.append(field.name)
+    return found
+
+
+def _has_times() -> bool:
+    """Whether this Spark knows times of the day: from 4.1 on, to the microsecond, which it moves as nanoseconds."""
+    from pyspark.sql import types as s
+
+    return hasattr(s, "TimeType")
 
 
 def converted(batches: Iterable[pa.RecordBatch], target: pa.Schema, table: str) -> Iterator[pa.RecordBatch]:
@@ -67,7 +88,7 @@ def converted(batches: Iterable[pa.RecordBatch], target: pa.Schema, table: str) 
         for field in target:
             column = batch.column(batch.schema.get_field_index(field.name))
             try:
-                columns.append(column if column.type == field.type else column.cast(field.type))
+                columns.append(_cast(column, field.type))
             except pa.ArrowException as error:
                 raise SchemaMismatch(
                     f"Column {field.name!r} of table {table!r} has a value that Spark cannot hold as {field.type}:"
@@ -77,6 +98,14 @@ def converted(batches: Iterable[pa.RecordBatch], target: pa.Schema, table: str) 
                     column=field.name,
                 ) from None
         yield pa.RecordBatch.from_arrays(columns, schema=target)
+
+
+def _cast(column: Any, kind: pa.DataType) -> Any:
+    import pyarrow as pa
+
+    if pa.types.is_time(kind):  # Spark would cut what is finer
+        return column.cast(pa.time64("us")).cast(kind)
+    return column if column.type == kind else column.cast(kind)
 
 
 def spark_schema(schema: pa.Schema) -> StructType:
@@ -111,6 +140,8 @@ def _to_spark(kind: pa.DataType) -> DataType:
         return s.DecimalType(kind.precision, kind.scale)
     if t.is_timestamp(kind):
         return s.TimestampType() if kind.tz else s.TimestampNTZType()
+    if t.is_time(kind):
+        return s.TimeType(6)
     if t.is_list(kind):
         return s.ArrayType(_to_spark(kind.value_type), kind.value_field.nullable)
     if t.is_map(kind):
@@ -150,6 +181,8 @@ def _to_arrow(kind: DataType, column: str) -> pa.DataType:
         return pa.string()
     if isinstance(kind, s.DayTimeIntervalType):
         return pa.duration("us")
+    if _has_times() and isinstance(kind, s.TimeType):
+        return pa.time64("us")
     if isinstance(kind, s.DecimalType):
         return pa.decimal128(kind.precision, kind.scale)
     if isinstance(kind, s.ArrayType):

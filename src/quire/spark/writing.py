@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal
 
-from quire.errors import InvalidInput, SchemaMismatch
+from quire.errors import InvalidInput, KeyConflict, SchemaMismatch
 from quire.formats import Handed
 from quire.formats.arrow import Missing, Source, fit
 from quire.formats.lance import tasks
@@ -265,6 +265,8 @@ class SparkTable:
         schema = self.table.schema
         others = [field for field in schema if field.name not in given.columns]
         old = self.frame(columns=[*on, *(field.name for field in others)]).selectExpr("*", "true as __there")
+        if on != self.key:
+            self._check_single(given, old, on)
         new = given.join(old, list(on), "left")
         required = [field.name for field in others if not field.nullable]
         if required:
@@ -278,6 +280,17 @@ class SparkTable:
                 )
         names = [*schema.names, *(n for n in given.columns if n not in schema.names)]
         return new.select(*[_quoted(n) for n in names])
+
+    def _check_single(self, given: DataFrame, old: DataFrame, on: tuple[str, ...]) -> None:
+        """Refuse keys for which the table has several rows: each would make a row of its own."""
+        keys = given.select(*[_quoted(n) for n in on]).distinct()
+        several = old.join(keys, list(on), "leftsemi").groupBy(*[_quoted(n) for n in on]).count().where("count > 1")
+        if jobs.collected(several.limit(1)):
+            raise KeyConflict(
+                f"Table {self.name!r} has several rows for one key, so some columns alone cannot be upserted.",
+                next="Supply whole rows, or remove the duplicates first.",
+                table=self.name,
+            )
 
     def __repr__(self) -> str:
         return f"<Spark {self.table!r}>"

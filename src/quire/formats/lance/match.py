@@ -37,18 +37,19 @@ def where_key(
     if fragments is not None:
         scanner["fragments"] = list(fragments)
     if keys.num_rows <= (FEW if len(on) == 1 else FEW_COMPOSITE):
-        scanner["filter"] = _filter(on, keys)
+        scanner["filter"] = _filter(on, keys, handle.schema)
     with translating(f"look-up of keys in {handle.uri}"), scanned("lookup", handle, fragments) as scan:
         return _join(handle.scanner(**scanner, **scan.options).to_reader(), on, keys)
 
 
-def _filter(on: Sequence[str], keys: pa.Table) -> Any:
+def _filter(on: Sequence[str], keys: pa.Table, schema: pa.Schema) -> Any:
     """These keys as a filter, or None where Lance has no way to take them: then the key columns are scanned.
 
-    An expression goes to Lance over Substrait, which lacks unsigned numbers and large text; SQL has literals for those.
+    An expression goes to Lance over Substrait, together with the schema of the whole table, and Substrait lacks some
+    types: unsigned numbers and large text as keys, times and wide decimals anywhere. SQL has literals for the first.
     """
     kinds = [keys.schema.field(n).type for n in on]
-    if all(_in_substrait(kind) for kind in kinds):
+    if all(_in_substrait(kind) for kind in kinds) and all(_beside_substrait(kind) for kind in schema.types):
         return _is_in(on, keys)
     if not all(_in_sql(kind) for kind in kinds):
         return None
@@ -63,6 +64,25 @@ def _in_substrait(kind: pa.DataType) -> bool:
 
     plain = (t.is_signed_integer, t.is_string, t.is_binary, t.is_boolean, t.is_date32, t.is_float32, t.is_float64)
     return any(is_it(kind) for is_it in plain) or t.is_decimal128(kind) or (t.is_timestamp(kind) and kind.unit != "ns")
+
+
+def _beside_substrait(kind: pa.DataType) -> bool:
+    """Whether a column of this type may be in a table whose schema is sent: Lance leaves some out that it cannot send,
+    but only columns, not what is nested in them."""
+    import pyarrow.types as t
+
+    left_out = (t.is_unsigned_integer, t.is_floating, t.is_large_string, t.is_large_binary, t.is_fixed_size_list)
+    return any(is_it(kind) for is_it in left_out) or t.is_timestamp(kind) or _nested_in_substrait(kind)
+
+
+def _nested_in_substrait(kind: pa.DataType) -> bool:
+    import pyarrow.types as t
+
+    if t.is_list(kind):
+        return _nested_in_substrait(kind.value_type)
+    if t.is_struct(kind):
+        return all(_nested_in_substrait(f.type) for f in kind)
+    return _in_substrait(kind)
 
 
 def _in_sql(kind: pa.DataType) -> bool:

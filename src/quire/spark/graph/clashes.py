@@ -48,13 +48,14 @@ class Clashes:
 
     def _in_one_task(self, one: Written, room: int | None) -> list[Bad]:
         at, mode, entity, place, pieces, needy = self.at, self.mode, one.entity, one.place, one.pieces, one.needy
+        unique = by_unique(entity, mode, lacking=one.lacking)
 
         def work(_: int) -> jobs.Answer:
             import pyarrow as pa
 
             ids = pa.chunked_array([c for p in pieces for c in p.read_ids(place).chunks], pa.string())
             known = np.concatenate([p.read_known(place) for p in pieces])
-            found = sorted(clashing(lambda: view_of(at, entity.table), entity, mode, ids, known).items())
+            found = sorted(clashing(lambda: view_of(at, entity.table), mode, ids, known, unique=unique).items())
             if needy:
                 lacks = pa.concat_arrays([p.read_lacks(place) for p in pieces])
                 lost = homeless(lambda: view_of(at, entity.table), entity, ids, lacks)
@@ -74,7 +75,7 @@ class Clashes:
         from pyspark.sql import Window
         from pyspark.sql import functions as f
 
-        strict, unique = self.mode == "append", by_unique(one.entity, self.mode)
+        strict, unique = self.mode == "append", by_unique(one.entity, self.mode, lacking=one.lacking)
         order = Window.partitionBy("id").orderBy("piece", "pos")
         rows = self._rows(one).withColumn("later", f.row_number().over(order) > 1)
         if strict or unique or one.needy:

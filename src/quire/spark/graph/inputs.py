@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from quire.errors import InvalidInput
 from quire.graph.catalog import Catalog, Entity
@@ -17,7 +17,32 @@ from quire.store import run_parallel
 from quire.store.inputs import open_input, size_of
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyspark.sql import DataFrame
+
+
+class Rows(Protocol):
+    """Makes rows of a type of the rows of a frame, in the tasks that read them: what a pipeline maps."""
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns that they have then."""
+        ...
+
+    @property
+    def name(self) -> str:
+        """How the frame is called in errors."""
+        ...
+
+    def of(self, batches: Iterable[pa.RecordBatch]) -> Numbered: ...
+
+
+@dataclass(frozen=True)
+class Framed:
+    """A frame whose rows are not yet those of a type."""
+
+    frame: DataFrame
+    rows: Rows
 
 
 @dataclass(frozen=True)
@@ -27,6 +52,14 @@ class Input:
     parts: tuple[Part, ...] = ()
     frame: DataFrame | None = None
     entity: Entity | None = None
+    rows: Rows | None = None
+    """What makes its rows those of the type; None where they are."""
+
+    @property
+    def columns(self) -> list[str]:
+        """The columns of a frame as the type meets them."""
+        assert self.frame is not None
+        return list(self.frame.columns if self.rows is None else self.rows.columns)
 
 
 def inputs_of(
@@ -56,7 +89,12 @@ def inputs_of(
         return [found for one in source for found in inputs_of(one, catalog, type, edge, format, options)]
     named = parts(source, catalog, type, edge, format, options)
     framed = [Input(frame=part.data, entity=part.entity) for part in named if _is_frame(part.data)]
-    named = [part for part in named if not _is_frame(part.data)]
+    framed += [
+        Input(frame=part.data.frame, entity=part.entity, rows=part.data.rows)
+        for part in named
+        if isinstance(part.data, Framed)
+    ]
+    named = [part for part in named if not _is_frame(part.data) and not isinstance(part.data, Framed)]
     if any(not isinstance(part.data, str | Numbered) for part in named):
         raise InvalidInput(
             "On Spark rows come from files or from frames of Spark.",

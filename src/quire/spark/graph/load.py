@@ -32,7 +32,7 @@ from quire.graph.load.typed import Typist
 from quire.graph.load.write import TEXT, Mode
 from quire.spark import jobs
 from quire.spark.graph.clashes import Clashes
-from quire.spark.graph.inputs import Input, absolute, entities_of, inputs_of, taken_apart
+from quire.spark.graph.inputs import Input, Rows, absolute, entities_of, inputs_of, taken_apart
 from quire.spark.graph.merging import Merging
 from quire.spark.graph.reading import How, Task, portable
 from quire.spark.graph.rejects import Folder, Told, culprits, reject
@@ -97,12 +97,13 @@ def load_into(
     progress: Progress | None = None,
     embedder: Any = None,
     dry_run: bool = False,
+    label: str = "",
 ) -> LoadReceipt:
-    """The same into a transaction, whose commit the rows wait for."""
+    """The same into a transaction, whose commit the rows wait for; `label` tells its rejects from those of others."""
     embedder = portable(embedder)
     place = None if rejects is None else absolute(str(rejects))
     remote = place is not None and is_remote(place)
-    folder = Folder(place, tx.write[:12], options_of(tx) if remote else {})
+    folder = Folder(place, f"{tx.write[:12]}-{label}" if label else tx.write[:12], options_of(tx) if remote else {})
     how = How(max_errors, skip_rejects, folder)
     return Load(spark, tx, mode, how, progress=progress, embedder=embedder, dry_run=dry_run).run(given)
 
@@ -202,17 +203,20 @@ class Load:
             given = taken_apart(self.spark, one.parts)
             work = lambda n: task(given[n], f"{number:03}-{n:05}")  # noqa: E731 - a closure that is sent
             answers = jobs.on_numbers(self.spark, len(given), work, self._telling())
+            for part, (head, _) in zip(given, answers, strict=True):
+                if head["met"]:  # what the task's copy of the part has met
+                    part.data.met.update(head["met"])
             return [(part.entity, head) for part, (head, _) in zip(given, answers, strict=True)]
         entity = one.entity
         assert entity is not None
-        wrong = Typist(catalog, entity, self.rejects, None).check_columns(one.frame.columns)
+        wrong = Typist(catalog, entity, self.rejects, None).check_columns(one.columns)
         if wrong is not None:
             self.rejects.leave_out(entity.name, 1)
             violation = Violation(entity.name, "property", wrong, line=1)
-            self.how.folder.put(f"{number:03}-columns", told_line(violation, one.frame.columns) + b"\n")
+            self.how.folder.put(f"{number:03}-columns", told_line(violation, one.columns) + b"\n")
             self.rejects.add(violation, None)
             return []
-        answers = jobs.on_rows(one.frame, partial(_read_partition, task, entity, number))
+        answers = jobs.on_rows(one.frame, partial(_read_partition, task, entity, number, one.rows))
         return [(entity, head) for head, _ in answers if head]
 
     def _telling(self) -> Any:
@@ -300,11 +304,16 @@ class Load:
     def _judge(self, written: Sequence[Written], done: dict[str, Loaded]) -> None:
         """Let executors look, and leave out what breaks a rule, or raise."""
         tables = [one.entity.table for one in written]
-        most = EVERY if self.rejects.skips else self.rejects.found.most
         rounds = 0
-        while found := check(self.tx, tables, most=most, rows=False):
+        while found := check(self.tx, tables, most=self._wanted(), rows=False):
             self._tell(found, written, done, rounds)
             rounds += 1
+
+    def _wanted(self) -> int:
+        """So many violations come to the driver: no more than decide; without a limit all, since their rows must go."""
+        if not self.rejects.skips:
+            return self.rejects.found.most
+        return EVERY if self.rejects.room is None else self.rejects.room
 
     def _tell(self, found: Found, written: Sequence[Written], done: dict[str, Loaded], rounds: int) -> None:
         by_name = {one.entity.name: one for one in written}
@@ -351,17 +360,21 @@ def _split(pieces: Sequence[Piece]) -> tuple[list[Piece], list[Piece]]:
     return [p for p in pieces if not p.partial], [p for p in pieces if p.partial]
 
 
-def _read_partition(task: Task, entity: Entity, number: int, batches: Iterator[pa.RecordBatch]) -> jobs.Answer:
+def _read_partition(
+    task: Task, entity: Entity, number: int, rows: Rows | None, batches: Iterator[pa.RecordBatch]
+) -> jobs.Answer:
     import pyarrow as pa
     from pyspark import TaskContext
 
     first = next(batches, None)
     if first is None:
         return {}, b""
-    rows = pa.RecordBatchReader.from_batches(first.schema, _again(first, batches))
     context = TaskContext.get()
     name = f"{number:03}-{context.partitionId() if context else 0:05}"
-    return task(Part(rows, None, "columns", entity), name)
+    if rows is not None:
+        return task(Part(rows.of(_again(first, batches)), rows.name, "columns", entity), name)
+    reader = pa.RecordBatchReader.from_batches(first.schema, _again(first, batches))
+    return task(Part(reader, None, "columns", entity), name)
 
 
 def _again(first: pa.RecordBatch, rest: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -78,7 +78,9 @@ class Merging:
         there = frames.table(self.spark, place, tasks.fragments_of(place), ["id", *columns], ["there", *names])
         rows = self._numbered(one.pieces, ["id", *columns], ["id", *names])
         both = rows.join(there.drop(frames.AT), names, "left")
-        ids = both.select("piece", "pos", f.expr("coalesce(there, id) as id"), f.expr("there is not null as known"))
+        # A row with a null in them goes by its id.
+        known = " or ".join(["there is not null", *(f"{name} is null" for name in names)])
+        ids = both.select("piece", "pos", f.expr("coalesce(there, id) as id"), f.expr(f"({known}) as known"))
 
         def work(batches: Iterator[pa.RecordBatch]) -> jobs.Answer:
             import pyarrow as pa

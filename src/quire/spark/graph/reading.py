@@ -83,6 +83,7 @@ class Task:
                 "by_type": dict(rejects.by_type),
                 "unembedded": dict(vectors.missing),
                 "seen": seen,
+                "met": getattr(part.data, "met", None),
             }
             return told, b""
 
