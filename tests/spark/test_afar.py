@@ -33,7 +33,7 @@ def lake(tmp_path: Path) -> Iterator[quire.Lake]:
 
 
 def begun(lake: quire.Lake, *, overwrite: bool = False) -> tuple[_Writer, Any]:
-    writer = pickle.loads(pickle.dumps(_Writer({"lake": lake.uri, "table": "t"}, None, overwrite)))  # type: ignore[arg-type]
+    writer = pickle.loads(pickle.dumps(_Writer({"lake": lake.uri, "table": "t"}, None, overwrite, None)))  # type: ignore[arg-type]
     return writer, writer.write(iter([ROWS]))
 
 

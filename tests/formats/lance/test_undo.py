@@ -74,9 +74,14 @@ def test_what_later_commits_changed_again_is_a_conflict(lake: quire.Lake, done: 
     assert lake.head == later
 
 
-def test_rows_that_upkeep_moved_are_a_conflict_and_not_a_guess(lake: quire.Lake) -> None:
+def test_rows_that_upkeep_moved_are_undone_if_nothing_else_came_and_never_guessed(lake: quire.Lake) -> None:
     made = commit(lake, COMMITS["append"])
     compact(lake, "t").commit()
+    lake.revert(made)
+    assert content(lake) == FIRST
+    made = commit(lake, COMMITS["append"])
+    compact(lake, "t").commit()
+    commit(lake, lambda t: t.delete("id = 1"))
     before = content(lake)
     with pytest.raises(Conflict):
         lake.revert(made)
