@@ -16,6 +16,8 @@ import pytest
 
 import quire
 from quire.errors import Conflict, Revoked
+from quire.formats.lance import tasks
+from quire.lake import afar
 from quire.ledger.protectors import notes
 from quire.spark.source import _Writer
 
@@ -95,6 +97,22 @@ def test_an_aborted_job_leaves_no_note(lake: quire.Lake) -> None:
     assert len(list(notes(lake._core.store))) == 1
     writer.abort([message])
     assert list(notes(lake._core.store)) == []
+
+
+def test_a_job_whose_outcome_is_unknown_keeps_its_files_though_it_is_aborted(lake: quire.Lake) -> None:
+    writer, message = begun(lake)
+    passes(lake)
+    afar.keep(lake, writer.begun)
+    writer.abort([message])
+    [left] = notes(lake._core.store)
+    assert left.what.id != writer.begun.note
+    with lake.transaction("meanwhile") as tx:
+        tx["t"].append([{"id": 7}])
+    clean(lake)
+    written = [Path(path).name for path in tasks.paths_of(message.fragments)]
+    there = {path.name for path in Path(lake.uri).rglob("*.lance") if path.is_file()}
+    assert written
+    assert there.issuperset(written)
 
 
 def test_an_overwrite_does_not_undo_what_came_while_it_was_written(lake: quire.Lake) -> None:

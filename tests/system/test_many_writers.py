@@ -21,7 +21,7 @@ PROCESSES = 12
 
 
 @pytest.fixture(
-    params=[pytest.param(("local", 20), id="local"), pytest.param(("s3", 5), id="s3", marks=pytest.mark.s3)]
+    params=[pytest.param(("local", 50), id="local"), pytest.param(("s3", 5), id="s3", marks=pytest.mark.s3)]
 )
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[str, dict[str, str] | None, int]:
     """A free place for a lake, its storage options, and how many transactions a writer should make there."""

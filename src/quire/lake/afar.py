@@ -54,6 +54,16 @@ def resume(lake: Lake, begun: Begun, message: str, *, token: Token | None = None
     return tx
 
 
+def keep(lake: Lake, begun: Begun) -> None:
+    """Leave another note that covers the same: nobody knows how the commit ended, and whoever ends the work now takes
+    the first one away.
+    """
+    core, name = lake._core, new_id()
+    first = core.store.stat(note_key(begun.note))
+    since = first.modified if first is not None else None
+    core.store.put(note_key(name), encode(Note(format=FORMAT, id=name, author=core.author, since=since)))
+
+
 def end(lake: Lake, begun: Begun) -> None:
     """Take the note away, however the work ended."""
     lake._core.store.delete(note_key(begun.note))

@@ -15,7 +15,7 @@ from pyspark.sql import datasource
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition, WriterCommitMessage
 
 import quire
-from quire.errors import InvalidInput, Unsupported
+from quire.errors import CommitUnknown, InvalidInput, Unsupported
 from quire.formats import Handed
 from quire.formats.lance import tasks
 from quire.lake import afar, tokens
@@ -143,13 +143,17 @@ class _Writer(_ArrowWriter):  # type: ignore[misc]
             keys.check_distinct()
         with self._opened() as lake:
             said = self.given.get("message", f"write {name}")
-            with afar.resume(lake, self.begun, said, token=self.token) as tx:
-                if self.overwrite:
-                    tx[name].hand_in(Handed("overwrite", fragments, schema=self.kept))
-                elif key:
-                    tx[name].hand_in(Handed("insert", fragments, key, keys.seek))
-                else:
-                    tx[name].hand_in(Handed("append", fragments))
+            try:
+                with afar.resume(lake, self.begun, said, token=self.token) as tx:
+                    if self.overwrite:
+                        tx[name].hand_in(Handed("overwrite", fragments, schema=self.kept))
+                    elif key:
+                        tx[name].hand_in(Handed("insert", fragments, key, keys.seek))
+                    else:
+                        tx[name].hand_in(Handed("append", fragments))
+            except CommitUnknown:
+                afar.keep(lake, self.begun)  # Spark aborts what has failed, and this may yet have succeeded
+                raise
             afar.end(lake, self.begun)
 
     def abort(self, messages: list[Any]) -> None:
