@@ -9,39 +9,33 @@
 [{'name': 'Ada', 'city': 'London'}]
 """
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from quire import errors
-from quire.errors import (
-    CommitUnknown,
-    Conflict,
-    KeyConflict,
-    QuireError,
-)
-from quire.lake import (
-    CommitInfo,
-    Lake,
-    Log,
-    Receipt,
-    Rows,
-    Snapshot,
-    Table,
-    TableReceipt,
-    Transaction,
-    TransactionTable,
-    create,
-    open,
-    token,
-)
-from quire.lake import validators as _validators
-from quire.ledger import StreamToken
-from quire.store import Outcome
-from quire.store.telemetry import prometheus as metrics
-
 if TYPE_CHECKING:
-    from quire.graph.graph import Graph as Graph
-
-_validators.provide("graph", "quire.graph")
+    from quire import errors
+    from quire.client.lake import connect
+    from quire.errors import CommitUnknown, Conflict, KeyConflict, QuireError
+    from quire.graph.graph import Graph
+    from quire.lake import (
+        CommitInfo,
+        Lake,
+        Log,
+        Receipt,
+        Rows,
+        Snapshot,
+        Table,
+        TableReceipt,
+        Transaction,
+        TransactionTable,
+        create,
+        open,
+        repair,
+        token,
+    )
+    from quire.ledger import StreamToken
+    from quire.store import Outcome
+    from quire.telemetry import prometheus as metrics
 
 __version__ = "0.1.0"
 
@@ -63,23 +57,38 @@ __all__ = [
     "TableReceipt",
     "Transaction",
     "TransactionTable",
+    "connect",
     "create",
     "errors",
     "metrics",
     "open",
+    "repair",
     "token",
 ]
 
 
-def __getattr__(name: str) -> Any:
-    """The graph and its languages are loaded when they are first asked for."""
-    if name == "Graph":
-        from quire.graph.graph import Graph
+_ELSEWHERE = {
+    "Graph": "quire.graph.graph",
+    "Outcome": "quire.store",
+    "StreamToken": "quire.ledger",
+    "connect": "quire.client.lake",
+    "metrics": "quire.telemetry",
+    **dict.fromkeys(("CommitUnknown", "Conflict", "KeyConflict", "QuireError"), "quire.errors"),
+}
+"""Where a name is defined, if not in `quire.lake`."""
 
-        globals()[name] = Graph
-        return Graph
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+if not TYPE_CHECKING:  # type checkers see the imports above, and no name but those
+
+    def __getattr__(name: str) -> Any:
+        """Names are loaded when they are first asked for, so that `import quire` costs next to nothing."""
+        if name in ("delta", "errors"):
+            return import_module(f"quire.{name}")
+        if name not in __all__:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        found = getattr(import_module(_ELSEWHERE.get(name, "quire.lake")), "prometheus" if name == "metrics" else name)
+        globals()[name] = found
+        return found
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    return sorted([*__all__, "__version__"])

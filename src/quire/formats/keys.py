@@ -7,12 +7,15 @@ import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from quire.errors import ColumnNotFound, DuplicateKeys, InvalidInput
-from quire.formats.alike import suspects
+from quire.conversion import held
+from quire.errors import ColumnNotFound, DuplicateKeys, InvalidInput, KeyConflict
+from quire.formats.row_hashes import suspects
 from quire.ledger import Keys
 
 if TYPE_CHECKING:
+    import numpy as np
     import pyarrow as pa
+    from numpy.typing import NDArray
 
 INLINE = 512
 """More keys than this are not listed in a commit; a rival then reads the key column instead."""
@@ -27,7 +30,7 @@ def summarise(columns: Sequence[str], keys: pa.Table) -> Keys:
 
 
 def hashes(columns: Sequence[str], keys: pa.Table) -> Iterable[bytes]:
-    columns_values = [keys.column(name).to_pylist() for name in columns]
+    columns_values = [held.values(keys.column(name)) for name in columns]
     for values in zip(*columns_values, strict=True):
         digest = hashlib.blake2b(digest_size=8)
         for value in values:
@@ -112,7 +115,7 @@ def check_distinct(keys: pa.Table, on: Sequence[str], table: str) -> None:
     check_present(keys, on, table)
     twice = _twice(keys, on)
     if twice.num_rows:
-        raise repeated(twice.slice(0, 5).to_pylist(), table)
+        raise repeated(held.rows(twice.slice(0, 5)), table)
 
 
 def are_distinct(keys: pa.Table, on: Sequence[str]) -> bool:
@@ -122,29 +125,52 @@ def are_distinct(keys: pa.Table, on: Sequence[str]) -> bool:
 
 def _twice(keys: pa.Table, on: Sequence[str]) -> pa.Table:
     """What several of the rows have in these columns. Zero is zero, whatever its sign."""
+    import pyarrow.compute as pc
+
+    names = [f"k{i}" for i in range(len(on))]  # an aggregate names its own column, and so might a key
+    some = _plain_zero(suspects(keys, on).select(list(on))).rename_columns(names)
+    counts = some.group_by(names, use_threads=False).aggregate([([], "count_all")])
+    return counts.filter(pc.greater(counts["count_all"], 1)).select(names).rename_columns(list(on))
+
+
+def firsts(keys: pa.Table, on: Sequence[str]) -> NDArray[np.int64]:
+    """The positions of the rows that are the first with their key, and of all rows that lack one; in order."""
+    import numpy as np
+    import pyarrow as pa
+
+    names = [f"k{i}" for i in range(len(on))]
+    some = _plain_zero(keys.select(list(on))).rename_columns(names)
+    some = some.append_column("position", pa.array(np.arange(keys.num_rows)))
+    first = some.group_by(names, use_threads=False).aggregate([("position", "min")]).column("position_min").to_numpy()
+    lacking = np.zeros(keys.num_rows, bool)
+    for name in names:
+        lacking |= some.column(name).is_null().to_numpy()
+    return np.union1d(first, np.flatnonzero(lacking)).astype(np.int64)
+
+
+def _plain_zero(keys: pa.Table) -> pa.Table:
+    """Keys in which zero has no sign."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    some = suspects(keys, on).select(list(on))
-    for place, column in enumerate(some.columns):
+    for place, column in enumerate(keys.columns):
         if pa.types.is_floating(column.type):
             plain = pc.add(column.cast(pa.float64()), 0.0)
-            some = some.set_column(place, some.schema.field(place).with_type(plain.type), plain)
-    counts = some.group_by(list(on), use_threads=False).aggregate([([], "count_all")])
-    return counts.filter(pc.greater(counts["count_all"], 1)).select(list(on))
+            keys = keys.set_column(place, keys.schema.field(place).with_type(plain.type), plain)
+    return keys
 
 
 def masks(keep: Mapping[str, Any], rows: pa.Table, on: Sequence[str], table: str) -> dict[str, Any]:
-    """Masks of an upsert by column, as numpy arrays; those that are false throughout are left out."""
+    """Masks of an upsert by column, as numpy arrays of our own; those that are false throughout are left out."""
     import numpy as np
 
     found = {}
     for name, given in keep.items():
-        mask = np.asarray(given, bool)
+        mask = np.array(given, bool)  # a copy: the caller's memory may be used again
         if name in on or rows.schema.get_field_index(name) < 0 or mask.shape != (rows.num_rows,):
             raise InvalidInput(
-                f"keep takes for column {name!r} of table {table!r} one truth value per row, and the column must be in"
-                " the data and no part of the key.",
+                f"keep[{name!r}] of table {table!r} must have one boolean per row, for a column of the data that is not"
+                " part of the key.",
                 next="Correct it.",
                 table=table,
                 column=name,
@@ -180,3 +206,13 @@ def shown(value: Any) -> Any:
     if isinstance(value, bytes):
         return value.hex()
     return value.isoformat() if hasattr(value, "isoformat") else str(value)
+
+
+def conflict(found: Sequence[dict[str, Any]], table: str) -> KeyConflict:
+    """The error of an insert whose keys have rows already."""
+    return KeyConflict(
+        f"Table {table!r} already has a row with {show(found)}.",
+        next="Use upsert to replace it, or insert(…, exists='ignore') to leave those rows out.",
+        table=table,
+        keys=list(found[:20]),
+    )

@@ -9,7 +9,7 @@ from datetime import UTC, date, datetime
 from typing import Any
 from urllib.parse import quote
 
-from quire.errors import BranchClosed, InvalidInput, InvalidName, TableNotFound
+from quire.errors import BranchClosed, InvalidInput, InvalidName, TableNotFound, shown
 
 _TABLE = re.compile(r"[^\W\d_][\w.:-]{0,199}|_[\w.:-]{1,199}")
 _REF = re.compile(r"[\w][\w.-]*(/[\w][\w.-]*)*")
@@ -20,8 +20,8 @@ def check_table(name: Any) -> str:
     """Letters, digits, `_ . : -`, starting with a letter or underscore."""
     if not isinstance(name, str) or not _TABLE.fullmatch(name):
         raise InvalidName(
-            f"{name!r} is not a table name.",
-            next="Use letters, digits and _ . : - , starting with a letter, at most 200 characters.",
+            f"{name!r} is not a valid table name.",
+            next="Use letters, digits and _ . : -, start with a letter or _, and use at most 200 characters.",
             name=str(name),
         )
     return name
@@ -38,15 +38,34 @@ def check_ref(name: Any, what: str) -> str:
     fine = isinstance(name, str) and _REF.fullmatch(name) and ".." not in name and len(quote(name, safe="")) <= 200
     if fine and _COMMIT.fullmatch(name):
         raise InvalidName(
-            f"{name!r} looks like a commit id, so it cannot be a {what} name.", next=f"Write v{name}.", name=name
+            f"{name!r} looks like a commit id, so it cannot be the name of a {what}.", next=f"Use v{name}.", name=name
         )
     if not fine:
         raise InvalidName(
-            f"{name!r} is not a {what} name.",
-            next="Use letters, digits and _ . - , with / between words, at most 200 bytes once percent-encoded.",
+            f"{name!r} is not a valid {what} name.",
+            next="Use letters, digits and _ . -, with / between words, and at most 200 bytes when percent-encoded.",
             name=str(name),
         )
     return str(name)
+
+
+RESERVED = ("HEAD",)
+
+
+def fresh_ref(name: Any, what: str) -> str:
+    """A name that a new branch or tag may have."""
+    if check_ref(name, what) in RESERVED:
+        raise InvalidName(f"{name!r} always means the newest commit.", next="Choose another name.", name=name)
+    return str(name)
+
+
+def is_ref(name: Any) -> bool:
+    """Whether a branch or a tag may have this name."""
+    try:
+        check_ref(name, "branch")
+    except InvalidName:
+        return False
+    return True
 
 
 def parse_commit(text: Any) -> tuple[int, int]:
@@ -74,7 +93,7 @@ def parse_time(value: Any) -> datetime:
     if isinstance(value, date) and not isinstance(value, datetime):
         value = datetime(value.year, value.month, value.day, 23, 59, 59, 999999)
     if not isinstance(value, datetime):
-        raise InvalidInput(f"{value!r} is not a time.", next="Pass a datetime, a date or ISO text.")
+        raise InvalidInput(f"{shown(value)} is not a time.", next="Pass a datetime, a date or ISO 8601 text.")
     return value if value.tzinfo else value.replace(tzinfo=UTC)
 
 
@@ -84,7 +103,7 @@ def closed(name: str) -> BranchClosed:
     )
 
 
-def no_table(name: str, known: Iterable[str]) -> TableNotFound:
+def no_table(name: str, known: Iterable[str], where: str = "") -> TableNotFound:
     names = sorted(known)
     near = difflib.get_close_matches(name, names, n=1)
     if near:
@@ -92,5 +111,5 @@ def no_table(name: str, known: Iterable[str]) -> TableNotFound:
     elif names:
         advice = f"The tables here are {', '.join(names[:20])}{', …' if len(names) > 20 else ''}."
     else:
-        advice = "There are no tables here yet; create one with create_table."
-    return TableNotFound(f"There is no table {name!r}.", next=advice, table=name)
+        advice = "There are no tables here yet. Create one with create_table."
+    return TableNotFound(f"There is no table {name!r}{where and f' {where}'}.", next=advice, table=name)

@@ -1,18 +1,23 @@
 """The append-only log that decides what is visible. It knows no table format."""
 
-from quire.ledger.history import CHECKPOINT_EVERY, History, checkpoint_key, hint_key, parse_hint, read_hint, write_hint
+from quire.ledger.checkpoints import CHECKPOINT_EVERY, checkpoint_key
+from quire.ledger.hints import hint_key, parse_hint, read_hint, write_hint
+from quire.ledger.history import History
 from quire.ledger.log import MAX_RECORD, LogLedger, slot_key
 from quire.ledger.protocol import Appended, Compactable, Ledger
 from quire.ledger.records import (
     FORMAT,
+    Acknowledged,
     Change,
     Commit,
     Cost,
     Floor,
     FormatFile,
     Hint,
+    Joining,
     Keys,
     Learnt,
+    NotedKeys,
     OpaqueToken,
     Pin,
     Point,
@@ -32,6 +37,7 @@ __all__ = [
     "FORMAT",
     "MAIN",
     "MAX_RECORD",
+    "Acknowledged",
     "Appended",
     "Change",
     "Commit",
@@ -41,11 +47,13 @@ __all__ = [
     "FormatFile",
     "Hint",
     "History",
+    "Joining",
     "Keys",
     "Learnt",
     "Ledger",
     "Line",
     "LogLedger",
+    "NotedKeys",
     "OpaqueToken",
     "Pin",
     "Point",

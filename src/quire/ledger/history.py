@@ -7,23 +7,22 @@ parallel is, so that a cold open is bounded at any depth.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterator
-from datetime import datetime
-from urllib.parse import quote
+from collections.abc import Callable, Generator
+from datetime import UTC, datetime, timedelta
 
-import msgspec
-
-from quire.errors import CommitNotFound, FormatError, SnapshotExpired, StorageError
+from quire.errors import CommitNotFound, SnapshotExpired
+from quire.ledger.checkpoints import CHECKPOINT_EVERY, Checkpoints
 from quire.ledger.protocol import Ledger
-from quire.ledger.records import Commit, Hint, Point, Record, corrupt, decode, encode
+from quire.ledger.records import Commit, Hint, Point, Record, corrupt
 from quire.ledger.refs import Line
 from quire.ledger.state import State, commit_at, fold, genesis
-from quire.store import Outcome, Store, run_parallel
+from quire.store import Store, clock, run_parallel
 
-CHECKPOINT_EVERY = 32
 RECENT = 512
 AHEAD = 8
 """How many slots beyond a known one are read at once when there is news."""
+AHEAD_OF_US = timedelta(hours=1)
+"""A record that is later than this by our own clock was made by a clock that ran ahead."""
 FAR = 32
 """The same, twice, when there is still more news. Beyond that the head is searched for."""
 
@@ -31,12 +30,26 @@ FAR = 32
 class History:
     """One branch's line of records."""
 
-    def __init__(self, store: Store, ledger: Ledger, line: Line, checkpoint: Point | None = None) -> None:
-        self._store = store
+    def __init__(
+        self,
+        store: Store,
+        ledger: Ledger,
+        line: Line,
+        checkpoint: Point | None = None,
+        hear: Callable[[Record], None] | None = None,
+    ) -> None:
         self._ledger = ledger
+        self._hear = hear
+        """Told of every record on the way to a state."""
         self.line = line
+        self.checkpoints = Checkpoints(store)
+        self.pages = self.checkpoints.pages
         self._start_checkpoint = checkpoint
         self._recent: OrderedDict[int, Record] = OrderedDict()
+        self._passed: OrderedDict[int, Record] = OrderedDict()
+        """Records that were read on the way to a state. They may have been cleaned up since."""
+        self.fork: State | None = None
+        """The state that the branch started from, once it was passed on the way to another one."""
 
     # -- reaching a state -------------------------------------------------------------------------------------
 
@@ -63,12 +76,19 @@ class History:
             state, unread = None, {}
         if state is None:
             head = max(self._ledger.head(self.line.branch, believed, self.line.start), self.line.start - 1)
+            if head < 0:
+                raise corrupt(f"log {self.line.branch}", "it has no slot")
             return self.at_slot(head)
         return self._follow(state, unread)
 
     def refresh(self, state: State) -> State:
         """The newest state, from a recent one. No news costs one request."""
         return self._follow(state, {})
+
+    def confirm(self, state: State) -> None:
+        """On a local disk, raise `LakeLost` unless the log that led to a state is still there. It costs no request."""
+        if state.slot >= 0:
+            self._ledger.confirm(self.line.owner(state.slot), state.slot, state.write)
 
     def at_slot(self, slot: int, index: int | None = None) -> State:
         """The state after slot `slot`, or after commit `slot`.`index`."""
@@ -139,7 +159,7 @@ class History:
 
     def _existing(self, near: Point | None) -> Point | None:
         """The newest checkpoint at or before one that was named; None when none is left."""
-        while near is not None and self._checkpoint(near) is None:
+        while near is not None and self.checkpoints.read(near) is None:
             [record] = self._ledger.read(self.line.owner(near.slot), [near.slot])
             named = record.checkpoint if record is not None else None
             near = named if self._plausible(named, near.slot - 1) else None
@@ -151,10 +171,34 @@ class History:
         return self.at_slot(point.slot, point.index)
 
     def at_time(self, head: State, when: datetime) -> State:
-        """The state at the last commit whose record time is not after `when`."""
+        """The state at the last commit whose record time is not after `when`.
+
+        Where time went back, the records before had run ahead of the store's clock: they count as made before the one
+        at which it did. A log that is ahead of our own clock still is told by the times that the store gave its slots.
+        """
         if when >= head.time:
             return head
-        low, high = -1, head.slot
+        now = clock.now()
+        if head.time > now + AHEAD_OF_US:
+            return self._at_store_time(head, when, now)
+        return self._at_record_time(head, when)
+
+    def _at_record_time(self, head: State, when: datetime) -> State:
+        last = head.slot
+        for slot, since in reversed(head.steps):
+            if since <= when:
+                return self._last_until(slot - 1, last, when, later=last == head.slot)
+            last = slot - 1
+        return self._last_until(-1, last, when, later=last == head.slot)
+
+    def _last_until(self, low: int, last: int, when: datetime, *, later: bool) -> State:
+        """The state at the last commit until `when` after slot `low`, up to `last`: among these, times only rise.
+
+        The last one may be known to be `later`.
+        """
+        if not later and self.records([last])[0].time <= when:
+            return self.at_slot(last)
+        high = last
         after: Record | None = None
         while high - low > 1:
             step = max(1, (high - low) // 17)
@@ -179,6 +223,20 @@ class History:
             )
         return self.at_slot(low)
 
+    def _at_store_time(self, head: State, when: datetime, now: datetime) -> State:
+        """The same in a log whose newest records are ahead of us: of those, the times of the store count."""
+        try:
+            believed = self._at_record_time(head, now).slot
+        except CommitNotFound:
+            believed = -1
+        written = self._ledger.written(self.line.branch)
+        earliest = datetime.max.replace(tzinfo=UTC)
+        for slot in range(head.slot, max(believed, self.line.start - 1), -1):
+            earliest = min(earliest, written.get(slot, earliest))  # what came later was not written earlier
+            if earliest <= when:
+                return head if slot == head.slot else self.at_slot(slot)
+        return self._at_record_time(head, when)
+
     def _replay(
         self,
         slot: int,
@@ -196,11 +254,14 @@ class History:
         first = checkpoint.slot + 1 if checkpoint else 0
         slots = list(range(first, slot + 1 + ahead))
         wanted = slots if last is None else [s for s in slots if s != slot]
-        reads: list[Callable[[], object]] = [lambda: self._checkpoint(checkpoint), lambda: self._read(wanted)]
+        reads: list[Callable[[], object]] = [lambda: self.checkpoints.read(checkpoint), lambda: self._read(wanted)]
         base, found = run_parallel(reads)
         assert isinstance(found, dict)
         if last is not None:
             found[slot] = last
+        for record in found.values():
+            if record is not None and not record.buried:
+                self._keep(self._passed, record)
         if checkpoint is not None and base is None:
             return None, {}, None
         state = base if isinstance(base, State) else None
@@ -209,7 +270,9 @@ class History:
             if record is None or record.buried:
                 return None, {}, record
             limit = upto if number == slot and upto is not None else self.line.limit(number)
-            state = genesis(record) if state is None else fold(state, record, upto=limit)
+            state = genesis(record) if state is None else self._fold(state, record, upto=limit)
+            if number == self.line.start - 1:
+                self.fork = state
         return state, {n: found[n] for n in slots if n > slot}, None
 
     def advance(self, state: State, known: dict[int, Record | None]) -> State:
@@ -238,26 +301,42 @@ class History:
                 # This state is older than what cleanup kept: start again from the head, which it always keeps.
                 state = self.at_slot(self._ledger.head(self.line.branch, record.slot, self.line.start))
                 continue
-            state = fold(state, record)
+            state = self._fold(state, record)
             self.remember(record)
+
+    def _fold(self, state: State, record: Record, *, upto: int | None = None) -> State:
+        if self._hear is not None:
+            self._hear(record)
+        return fold(state, record, upto=upto)
 
     def remember(self, record: Record) -> None:
         """Keep a record of this branch's own log, so that comparing with it costs nothing."""
-        self._recent[record.slot] = record
-        while len(self._recent) > RECENT:
-            self._recent.popitem(last=False)
+        self._keep(self._recent, record)
 
-    def between(self, after: int, upto: int) -> list[Record]:
+    def _keep(self, known: OrderedDict[int, Record], record: Record) -> None:
+        known[record.slot] = record
+        while len(known) > RECENT:
+            known.popitem(last=False)
+
+    def between(self, after: int, upto: int, *, recent: bool = False) -> list[Record]:
         """Every record after slot `after` up to slot `upto`: what a transaction must be compared with.
 
-        One that was cleaned up is returned as the tombstone that it is.
+        One that was cleaned up is returned as the tombstone that it is; with `recent`, maybe as what it was before.
         """
         slots = list(range(after + 1, upto + 1))
-        known = {s: record for s in slots if (record := self._recent.get(s)) is not None}
+        known = {s: record for s in slots if (record := self._known(s, recent=recent)) is not None}
         missing = [s for s in slots if s not in known]
         if missing:
             known.update(zip(missing, self.records(missing), strict=True))
         return [known[s] for s in slots]
+
+    def knows(self, after: int, upto: int) -> bool:
+        """Whether `between` needs no request for what is `recent`."""
+        return all(self._known(slot, recent=True) is not None for slot in range(after + 1, upto + 1))
+
+    def _known(self, slot: int, *, recent: bool) -> Record | None:
+        found = self._recent.get(slot)
+        return found if found is not None or not recent else self._passed.get(slot)
 
     def _plausible(self, checkpoint: Point | None, before: int) -> bool:
         """Whether a named checkpoint can be one of this line at or before a slot.
@@ -280,41 +359,13 @@ class History:
             for slot, record in zip(slots_of, records, strict=True)
         }
 
-    # -- checkpoints and hints --------------------------------------------------------------------------------
-
-    def behind(self, state: State) -> int:
-        """How many slots lie after the newest checkpoint."""
-        return state.slot - (state.checkpoint.slot if state.checkpoint else -1)
+    # -- checkpoints ------------------------------------------------------------------------------------------
 
     def write_checkpoint(self, state: State) -> Point | None:
-        """Store a state of this branch's own log; None for one that is its parent's or lies inside a group.
-
-        Its bytes follow from its slot alone, so it does not matter who writes it or how often.
-        """
+        """Store a state of this branch's own log; None for one that is its parent's or lies inside a group."""
         if state.branch != self.line.branch or state.partial:
             return None
-        at = Point(branch=state.branch, slot=state.slot)
-        body = encode(msgspec.structs.replace(state, checkpoint=None))
-        created = self._store.create(checkpoint_key(at), body, mine=lambda found: found == body)
-        if created.outcome is Outcome.UNKNOWN:
-            raise StorageError(
-                f"The store did not say whether {checkpoint_key(at)} was written.",
-                next="Nothing depends on it; the next commit tries again.",
-                object=checkpoint_key(at),
-            )
-        return at
-
-    def _checkpoint(self, at: Point | None) -> State | None:
-        if at is None:
-            return None
-        key = checkpoint_key(at)
-        body = self._store.get_or_none(key)
-        if body is None:
-            return None
-        state = decode(body, State, key).checked(key)
-        if state.slot != at.slot or state.branch != at.branch:
-            raise corrupt(key, f"it says it is the state at slot {state.slot} of log {state.branch}")
-        return msgspec.structs.replace(state, checkpoint=at)
+        return self.checkpoints.write(state)
 
     # -- the log ----------------------------------------------------------------------------------------------
 
@@ -325,9 +376,12 @@ class History:
                 raise corrupt(f"log {self.line.branch}", f"slot {slot} is missing")
         return [record for slot in slots if (record := found[slot]) is not None]
 
-    def commit(self, point: Point) -> Commit:
-        """One commit; `SnapshotExpired` when it was cleaned up, maybe just now."""
-        [record] = self.records([point.slot])
+    def commit(self, point: Point, *, recent: bool = False) -> Commit:
+        """One commit; `SnapshotExpired` when it was cleaned up, maybe just now.
+
+        With `recent`, a record that was read before is not read again.
+        """
+        [record] = self.between(point.slot - 1, point.slot, recent=True) if recent else self.records([point.slot])
         if record.buried:
             raise self.expired(point.commit)
         found = commit_at(record, point.index)
@@ -335,14 +389,23 @@ class History:
             raise self.no_commit(point.commit)
         return found
 
-    def commits(self, head: State, *, after: int = -1) -> Iterator[tuple[Point, Commit]]:
-        """Commits from the head backwards, newest first, down to and without slot `after`, or to where cleanup was."""
+    def commits(
+        self, head: State, *, after: int = -1, recent: bool = False
+    ) -> Generator[tuple[Point, Commit], None, bool]:
+        """Commits from the head backwards, newest first, down to and without slot `after`, or to where cleanup was.
+
+        With `recent`, records that were read before are not read again, so that a cleanup since then is not noticed.
+        Returns whether it came down to slot `after`.
+        """
         newest, size = head.slot, 8
         while newest > after:
-            slots = list(range(newest, max(after, newest - size), -1))
-            for record in self.records(slots):
+            known = 0
+            while recent and newest - known > after and self._known(newest - known, recent=True) is not None:
+                known += 1
+            slots = list(range(newest, max(after, newest - (known or size)), -1))
+            for record in reversed(self.between(slots[-1] - 1, newest, recent=True)) if recent else self.records(slots):
                 if record.buried:
-                    return
+                    return False
                 limit = self.line.limit(record.slot) if record.slot < self.line.start else None
                 for index in reversed(range(len(record.commits))):
                     if limit is not None and index > limit:
@@ -350,7 +413,8 @@ class History:
                     if record.slot == head.slot and index > head.head.index:
                         continue
                     yield Point(branch=record.branch, slot=record.slot, index=index), record.commits[index]
-            newest, size = slots[-1] - 1, min(size * 4, 128)
+            newest, size = slots[-1] - 1, size if known else min(size * 4, 128)
+        return True
 
     def no_commit(self, text: str) -> CommitNotFound:
         return CommitNotFound(
@@ -365,29 +429,3 @@ class History:
             next="`quire log` lists the commits that are kept; a tag or a lease keeps one for longer.",
             commit=text,
         )
-
-
-def read_hint(store: Store, name: str) -> Hint | None:
-    return parse_hint(store.get_or_none(hint_key(name)), name)
-
-
-def parse_hint(body: bytes | None, name: str) -> Hint | None:
-    """A hint may lie or be garbage: anything unreadable counts as no hint."""
-    if body is None:
-        return None
-    try:
-        return decode(body, Hint, hint_key(name))
-    except FormatError:
-        return None
-
-
-def write_hint(store: Store, name: str, hint: Hint) -> None:
-    store.put(hint_key(name), encode(hint))
-
-
-def hint_key(name: str) -> str:
-    return f"_quire/hint-{quote(name, safe='')}.json"
-
-
-def checkpoint_key(at: Point) -> str:
-    return f"_quire/log/{at.branch}/checkpoint-{at.slot:020d}"

@@ -9,10 +9,11 @@ from functools import partial
 
 import msgspec
 
+from quire.ledger import repairs
+from quire.ledger.head_search import last_existing
 from quire.ledger.protocol import Appended
-from quire.ledger.records import SEALED, Commit, Record, Slot, Stored, corrupt, decode, encode, new_id, readable
-from quire.ledger.search import last_existing
-from quire.store import Outcome, Store, run_parallel
+from quire.ledger.records import SEALED, Commit, Record, Slot, Stored, corrupt, encode, new_id, readable
+from quire.store import Follows, Outcome, Store, run_parallel
 
 MAX_RECORD = 64 * 1024
 """A record larger than this moves its commits to a side object, written before publish."""
@@ -43,7 +44,12 @@ class LogLedger:
         self._store = store
 
     def append(
-        self, record: Record, *, deadline: float | None = None, beside: Callable[[], object] | None = None
+        self,
+        record: Record,
+        *,
+        deadline: float | None = None,
+        beside: Callable[[], object] | None = None,
+        after: str | None = None,
     ) -> Appended:
         data = encode(record)
         if len(data) > MAX_RECORD:
@@ -52,9 +58,10 @@ class LogLedger:
         key = slot_key(record.branch, record.slot)
 
         def mine(found: bytes) -> bool:
-            return decode(found, Record, key).write == record.write
+            return repairs.read(self._store, found, Record, key).write == record.write
 
-        created = self._store.create(key, data, mine=mine, deadline=deadline, beside=beside)
+        follows = None if after is None or record.slot == 0 else _slot(after, record.slot - 1, record.previous)
+        created = self._store.create(key, data, mine=mine, deadline=deadline, beside=beside, follows=follows)
         if created.outcome is not Outcome.CONFLICT:
             return Appended(created.outcome)
         if created.found is None:
@@ -72,6 +79,9 @@ class LogLedger:
             return [body is not None for body in self._store.get_many([slot_key(branch, s) for s in slots])]
 
         return last_existing(exists, at_least, first)
+
+    def confirm(self, branch: str, slot: int, write: str) -> None:
+        self._store.confirm(_slot(branch, slot, write))
 
     def bury(self, tombstone: Record) -> None:
         self._store.put(slot_key(tombstone.branch, tombstone.slot), encode(tombstone))
@@ -95,18 +105,17 @@ class LogLedger:
 
     def _decode(self, body: bytes, branch: str, slot: int) -> Record:
         key = slot_key(branch, slot)
-        record = decode(body, Record, key)
+        record = repairs.read(self._store, body, Record, key)
         if record.branch != branch or record.slot != slot:
-            raise corrupt(key, f"it says it is slot {record.slot} of log {record.branch}")
+            raise corrupt(key, f"it says that it is slot {record.slot} of log {record.branch}")
         if record.side is None:
             return record
         if not _PLAIN.fullmatch(record.write) or not _is_side_of(record.write, record.side):
-            raise corrupt(key, "it names a side object that is not its own")
+            raise corrupt(key, "it names a side object of another record")
         side = f"_quire/log/{branch}/{record.side}"
-        found = self._store.get_or_none(side)
-        if found is None:
-            raise corrupt(side, f"it is missing, and slot {slot} needs it")
-        held = decode(found, SideObject, side)
+        held = repairs.fetch(self._store, side, SideObject)
+        if held is None:
+            raise corrupt(side, f"it is missing, but slot {slot} needs it")
         owner = (held.branch, held.slot, held.write)
         if owner != (branch, slot, record.write) if held.format >= SEALED else not _first(held, record):
             raise corrupt(side, f"it does not belong to slot {slot}")
@@ -121,6 +130,27 @@ def _is_side_of(write: str, name: str) -> bool:
 def _first(body: SideObject, record: Record) -> bool:
     """Whether an old side object, which does not say so, can be this record's."""
     return bool(body.commits) and body.commits[0].write == record.write
+
+
+class _Head(msgspec.Struct):
+    """As much of a record as tells which one it is; a tombstone keeps it."""
+
+    write: str = ""
+
+
+readable(_Head)
+
+
+def _slot(branch: str, slot: int, write: str) -> Follows:
+    """A slot that holds a known write."""
+
+    def known(found: bytes) -> bool:
+        try:
+            return msgspec.json.decode(found, type=_Head).write == write
+        except (msgspec.MsgspecError, UnicodeDecodeError):
+            return False
+
+    return Follows(slot_key(branch, slot), known)
 
 
 def slot_key(branch: str, slot: int) -> str:

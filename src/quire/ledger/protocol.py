@@ -32,9 +32,17 @@ class Ledger(Protocol):
     name: str
 
     def append(
-        self, record: Record, *, deadline: float | None = None, beside: Callable[[], object] | None = None
+        self,
+        record: Record,
+        *,
+        deadline: float | None = None,
+        beside: Callable[[], object] | None = None,
+        after: str | None = None,
     ) -> Appended:
         """Create slot `record.slot` of `record.branch` if it is absent. The only atomic point of Quire.
+
+        On a local disk the slot before it must be there, in the log `after`, and be the record that it follows:
+        otherwise the lake is another one by now, and `LakeLost` says that nothing was written.
 
         `beside` may be called side by side with the look at a slot that somebody else has taken, to save a round trip.
         """
@@ -51,6 +59,10 @@ class Ledger(Protocol):
         """
         ...
 
+    def confirm(self, branch: str, slot: int, write: str) -> None:
+        """On a local disk, raise `LakeLost` unless a slot that was read is still there. It costs no request."""
+        ...
+
     def bury(self, tombstone: Record) -> None:
         """Overwrite an existing slot, which nobody may need any more, by a tombstone with the same write id.
 
@@ -61,3 +73,11 @@ class Ledger(Protocol):
     def written(self, branch: str) -> dict[int, datetime]:
         """When each slot of a branch was written last, by the clock of the store. For maintenance: it may list."""
         ...
+
+
+def settled(ledger: Ledger, log: str, slot: int, until: int | None, write: str) -> Outcome:
+    """Whether a write is in one of the slots that may hold it. Unknown as long as one of them may still be written."""
+    records = ledger.read(log, range(slot, max(slot, until or 0) + 1))
+    if any(record is not None and record.wrote(write) for record in records):
+        return Outcome.COMMITTED
+    return Outcome.CONFLICT if None not in records else Outcome.UNKNOWN

@@ -7,23 +7,37 @@ checkpoint that was already written. Nothing here knows a table format: a pin's 
 from __future__ import annotations
 
 import hashlib
+import numbers
 import threading
 from datetime import datetime
 from typing import Annotated, Any, Literal, TypeVar, cast
 
 import msgspec
 
-from quire.errors import CorruptRecord, NewerFormat
+from quire.errors import CorruptRecord, FormatError, InvalidInput, NewerFormat
+from quire.prompt import OneLine
 from quire.store import clock
 
 FORMAT = 2
-"""The newest format this Quire reads and the one it writes.
+"""The format that this Quire writes.
 
-1: slots, checkpoints, refs. 2: floors and tombstones, which an older reader must not overlook, and checksums.
+1: slots, checkpoints, refs. 2: floors and tombstones, which an older reader must not overlook, and checksums. 3: the
+same, in an object that names pages of tokens; it is written only where there are any. 4: the same, after a commit that
+joined another log to its own. 5: the same, with versions that plain clients were told they made, which whoever
+backfills must put at their numbers.
 """
+
+PAGED = 3
+JOINED = 4
+MANAGED = 5
+NEWEST = 5
+"""The newest format this Quire reads."""
 
 SEALED = 2
 """From this format on everything that is stored ends in a checksum."""
+
+LARGEST = 256 << 20
+"""Bytes of the largest object that is written. A store reads several times as much, so what is written is readable."""
 
 _SUM = b',"sum":"'
 
@@ -39,16 +53,38 @@ Moment = Annotated[datetime, msgspec.Meta(tz=True)]
 Count = Annotated[int, msgspec.Meta(ge=0, le=2**62)]
 """A number that can be added to and stored again."""
 
+GivenText = Annotated[str, msgspec.Meta(extra={"given": "text"})]
+GivenFlag = Annotated[bool, msgspec.Meta(extra={"given": "flag"})]
+LogPosition = tuple[Slot, Count]
+"""Slot and index of a commit in its log."""
+Position = Annotated[int, msgspec.Meta(ge=0, le=2**62, extra={"given": "position"})]
+"""What callers give. An old object in which such a value is not what it must be can be repaired (`repairs`)."""
+
 
 def in_calendar(*times: datetime | None) -> None:
     """Refuse times so far out that nothing can be added to or taken from them."""
     for time in times:
         if time is not None and not 1970 <= time.year <= 9000:
-            raise ValueError(f"{time.isoformat()} is no time for a lake")
+            raise ValueError(f"{time.isoformat()} is not a valid time for a lake")
 
 
 class Stored(msgspec.Struct, frozen=True, omit_defaults=True):
     """Base of everything stored. Unknown fields are ignored, so a minor addition stays readable."""
+
+
+class Acknowledged(Stored, frozen=True):
+    """A version that a client of the format made through this lake, and was told so.
+
+    It lies at this number of the table's plain line, with the client's own transaction, whoever puts it there.
+    """
+
+    number: Count
+    version: str
+    """The staged version that holds the same."""
+    transaction: str
+    """The client's name for what it did."""
+    counter: Count
+    """The counter of the table's newest commit of which it has everything."""
 
 
 class Pin(Stored, frozen=True):
@@ -64,6 +100,8 @@ class Pin(Stored, frozen=True):
     """The newest linear version of the table whose rows this state includes: foreign commits up to it were adopted."""
     fragments: Count = 0
     """How many pieces the rows lie in; 0 when that is not known."""
+    acknowledged: tuple[Acknowledged, ...] = ()
+    """The last versions of clients in the table's line: backfill puts them there before anything that came later."""
 
 
 class TableInfo(Stored, frozen=True):
@@ -72,9 +110,9 @@ class TableInfo(Stored, frozen=True):
     id: str
     name: str
     key: tuple[str, ...] = ()
-    stable_row_ids: bool = False
-    validator: str | None = None
-    rules: str = ""
+    stable_row_ids: GivenFlag = False
+    validator: GivenText | None = None
+    rules: GivenText = ""
     """What the validator goes by. The lake keeps it with the table and does not read it."""
 
 
@@ -85,6 +123,16 @@ class Keys(Stored, frozen=True):
     count: Count
     hashes: str | None = None
     """Base64 of sorted 8-byte hashes, or None when there were too many to list."""
+
+
+class NotedKeys(Stored, frozen=True):
+    """Fingerprints of all keys in some columns of a data file, so that nobody has to read it to look for one."""
+
+    path: str
+    fields: tuple[Count, ...]
+    """The columns, by the ids that the format gives them."""
+    prints: str
+    """Base64; how it is made is the format's business."""
 
 
 Op = Literal[
@@ -117,6 +165,8 @@ class Change(Stored, frozen=True):
     keys: tuple[Keys, ...] = ()
     added: Count = 0
     removed: Count = 0
+    noted: tuple[NotedKeys, ...] = ()
+    """The keys of new data files, while they are few."""
 
 
 class Read(Stored, frozen=True):
@@ -128,11 +178,18 @@ class Read(Stored, frozen=True):
     count: Count = 0
 
 
-class StreamToken(Stored, frozen=True):
+class StreamToken(OneLine, Stored, frozen=True):
     """Position `sequence` of a stream `scope`: kept for ever, compared with >=."""
 
-    scope: str
-    sequence: Count
+    scope: GivenText
+    sequence: Position
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.sequence, int) and isinstance(self.sequence, numbers.Integral):
+            msgspec.structs.force_setattr(self, "sequence", int(self.sequence))  # a number of numpy is a number
+
+    def _facts(self) -> str:
+        return f"{self.scope}:{self.sequence}"
 
 
 class OpaqueToken(Stored, frozen=True):
@@ -151,16 +208,61 @@ class Point(Stored, frozen=True, order=True):
 
     @property
     def commit(self) -> str:
+        """The commit's id on its branch, such as `12.0`."""
         return f"{self.slot}.{self.index}"
+
+
+class PageRef(Stored, frozen=True):
+    """A page of tokens, as a state names it; see `token_pages`."""
+
+    name: str
+    count: Count
+    first: Moment | None = None
+    """When the oldest of its opaque tokens was minted, and the newest."""
+    last: Moment | None = None
+    low: str = ""
+    """The first of its streams, and the last."""
+    high: str = ""
+    merged: bool = False
+    """Whether it holds what several pages of streams held, and no other merged page the same."""
+
+    def __post_init__(self) -> None:
+        in_calendar(self.first, self.last)
+
+    def may_hold(self, minted: datetime) -> bool:
+        return self.first is not None and self.last is not None and self.first <= minted <= self.last
+
+    def may_hold_stream(self, scope: str) -> bool:
+        return self.low <= scope <= self.high
 
 
 class Learnt(Stored, frozen=True):
     """Tokens that were committed on another branch and whose work this commit takes over."""
 
-    streams: dict[str, Count] = {}
+    streams: dict[str, Position] = {}
     tokens: dict[str, tuple[Point, Moment]] = {}
     since: Moment | None = None
     """Tokens minted before this may have been forgotten there."""
+    pages: tuple[PageRef, ...] = ()
+    stream_pages: tuple[PageRef, ...] = ()
+
+    def __post_init__(self) -> None:
+        in_calendar(self.since, *(minted for _, minted in self.tokens.values()))
+
+
+class Joining(Stored, frozen=True):
+    """How a commit came to what it took over from another line: what a merge, a cherry-pick or a revert has to say."""
+
+    how: Literal["fast-forward", "merged", "squashed", "picked", "reverted"]
+    source: GivenText
+    """The word by which it was named."""
+    commit: Point | None = None
+    """The commit that was merged or picked, or taken back."""
+    bases: tuple[Point, ...] = ()
+    conflicts: dict[str, Count] = {}
+    """How many there were, by kind."""
+    resolved: dict[str, Count] = {}
+    """How they were resolved: by which side, by values, by a function."""
 
 
 class Cost(Stored, frozen=True):
@@ -189,8 +291,8 @@ class Commit(Stored, frozen=True):
 
     write: str
     time: Moment
-    author: str
-    message: str = ""
+    author: GivenText
+    message: GivenText = ""
     parents: tuple[Point, ...] = ()
     changes: tuple[Change, ...] = ()
     reads: tuple[Read, ...] = ()
@@ -200,8 +302,16 @@ class Commit(Stored, frozen=True):
     reverts: Point | None = None
     adopts: Point | None = None
     """The commit whose pins this one took over as they are: a fast-forward."""
+    reaches: dict[str, LogPosition] | None = None
+    """Of a commit with parents in other logs: the last ancestor in every log but its own; see `version_vector`."""
+    joining: Joining | None = None
+    """Of a merge, a cherry-pick or a revert of rows: of what, and how its conflicts were resolved."""
     learnt: Learnt | None = None
+    left_out: dict[str, Count] = {}
+    """Rows that a load left out because they broke a rule, by table or type."""
     cost: Cost | None = None
+    metadata: dict[str, str] = {}
+    """What the caller says about the commit, by key."""
 
     def __post_init__(self) -> None:
         in_calendar(self.time, self.token.minted if self.token is not None else None)
@@ -247,9 +357,9 @@ class Record(Stored, frozen=True):
     def __post_init__(self) -> None:
         in_calendar(self.time)
         if (self.kind == "floor") != (self.floor is not None):
-            raise ValueError("a floor belongs to a record of that kind, and to no other")
+            raise ValueError("only a floor record may hold a floor")
         if self.floor is not None and self.floor.slot > self.slot:
-            raise ValueError("a floor lies above its own record")
+            raise ValueError("its floor is above its own slot")
         if self.kind == "genesis" and self.slot != 0:
             raise ValueError("only slot 0 begins a log")
 
@@ -310,13 +420,38 @@ def _reader(kind: type) -> msgspec.json.Decoder[Any]:
 readable(_Versioned, Record, FormatFile, Hint)
 
 
-def new_id() -> str:
-    """A random identifier: branch, table, write."""
-    return clock.token()
+new_id = clock.token
+"""A random identifier: branch, table, write."""
 
 
 def encode(value: Stored) -> bytes:
-    """A stored object as bytes: JSON that, from format 2 on, ends in its own checksum."""
+    """A stored object as bytes: JSON that, from format 2 on, ends in its own checksum.
+
+    This is the only place where bytes to be published are made, and they are read here before anybody else has to:
+    `InvalidInput` for a value that no reader would accept. So whatever is written can be read.
+    """
+    kind = type(value)
+    try:
+        body = raw(value)
+        if len(body) > LARGEST:
+            raise ValueError(f"it takes {len(body)} bytes; the maximum is {LARGEST}")
+        if isinstance(getattr(value, "format", None), int):
+            decode(body, kind, kind.__name__)
+        else:
+            _reader(kind).decode(body)
+    except (msgspec.MsgspecError, FormatError, TypeError, ValueError, OverflowError, RecursionError) as error:
+        reason = error.fields.get("reason", error.message) if isinstance(error, FormatError) else str(error)
+        raise InvalidInput(
+            f"A {kind.__name__} cannot be stored: {reason}. Nothing was written.",
+            next="Correct the value that the message names, or split the commit if it is too large.",
+            object=kind.__name__,
+            reason=reason,
+        ) from None
+    return body
+
+
+def raw(value: Stored) -> bytes:
+    """The bytes of a stored object, unproven: for measuring, never for writing."""
     body = msgspec.json.encode(value)
     number = getattr(value, "format", None)
     return seal(body) if isinstance(number, int) and number >= SEALED else body
@@ -347,18 +482,18 @@ def decode(data: bytes, kind: type[T], where: str) -> T:
     """
     try:
         found = _readers[_Versioned].decode(data).format
-        if found > FORMAT:
+        if found > NEWEST:
             raise NewerFormat(
-                f"{where} has format {found}; this Quire reads up to {FORMAT}.",
-                next="Upgrade Quire on this machine; the lake itself is fine.",
+                f"{where} has format {found}; this version of Quire reads formats up to {NEWEST}.",
+                next="Upgrade Quire on this machine. The lake itself is fine.",
                 object=where,
                 found=found,
-                supported=FORMAT,
+                supported=NEWEST,
             )
         if found < 1:
-            raise corrupt(where, f"there never was a format {found}")
+            raise corrupt(where, f"format {found} never existed")
         if (found >= SEALED or _SUM in data[-32:]) and unseal(data) is None:
-            raise corrupt(where, "its checksum does not fit its content")
+            raise corrupt(where, "its checksum does not match its content")
         return cast("T", _reader(kind).decode(data))
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, ValueError) as error:
         raise corrupt(where, f"it is not a valid {kind.__name__}: {error}") from None

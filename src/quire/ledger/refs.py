@@ -14,21 +14,22 @@ from typing import Literal
 from urllib.parse import quote, unquote
 
 from quire.errors import CommitUnknown, FormatError, QuireError
+from quire.ledger import repairs
+from quire.ledger.head_search import last_existing
 from quire.ledger.records import (
     FORMAT,
     Count,
+    GivenText,
     Moment,
     Point,
     Slot,
     Stored,
     corrupt,
-    decode,
     encode,
     in_calendar,
     new_id,
     readable,
 )
-from quire.ledger.search import last_existing
 from quire.store import Entry, Outcome, Store, run_parallel
 
 MAIN = "main"
@@ -51,9 +52,9 @@ class Line(Stored, frozen=True):
     def __post_init__(self) -> None:
         slots = [s.slot for s in self.inherited]
         if any(a >= b for a, b in itertools.pairwise(slots)):
-            raise ValueError("the stretches of a line do not follow each other")
+            raise ValueError("the parts of its history do not follow each other")
         if any(s.branch == self.branch for s in self.inherited):
-            raise ValueError("a line comes back to its own log")
+            raise ValueError("its history contains its own log")
 
     @property
     def start(self) -> int:
@@ -88,9 +89,9 @@ class Ref(Stored, frozen=True):
     write: str
     kind: Literal["branch", "tag", "gone"]
     name: str
-    author: str
+    author: GivenText
     time: Moment
-    message: str = ""
+    message: GivenText = ""
     line: Line | None = None
     target: Point | None = None
     checkpoint: Point | None = None
@@ -99,9 +100,9 @@ class Ref(Stored, frozen=True):
     def __post_init__(self) -> None:
         in_calendar(self.time)
         if self.kind == "branch" and (self.line is None or not self.line.inherited):
-            raise ValueError("a branch without a line that leads to its start")
+            raise ValueError("a branch has no history that leads to its start")
         if self.kind == "tag" and self.target is None:
-            raise ValueError("a tag that names no commit")
+            raise ValueError("a tag does not name a commit")
 
 
 readable(Ref)
@@ -130,14 +131,23 @@ class Refs:
         assert body is not None
         return self._decode(body, f"{root}/{newest:010d}", name), newest
 
+    def lives(self, space: Literal["branch", "tag"], name: str) -> bool:
+        """Whether there is such a ref: one request when the name was never used."""
+        if self._store.get_or_none(f"{_root(space, name)}/{0:010d}") is None:
+            return False
+        ref, _ = self.get(space, name)
+        return ref is not None and ref.kind == space
+
     def create(self, space: Literal["branch", "tag"], ref: Ref, generation: int) -> bool:
         """Create this generation. False: somebody else created it first."""
         key = f"{_root(space, ref.name)}/{generation:010d}"
-        created = self._store.create(key, encode(ref), mine=lambda found: decode(found, Ref, key).write == ref.write)
+        created = self._store.create(
+            key, encode(ref), mine=lambda found: repairs.read(self._store, found, Ref, key).write == ref.write
+        )
         if created.outcome is Outcome.UNKNOWN:
             raise CommitUnknown(
-                f"The store did not say whether {space} {ref.name!r} was written.",
-                next="List the refs; if it is not there, run the command again.",
+                f"The store did not confirm that {space} {ref.name!r} was written.",
+                next="List the refs. If it is not there, run the command again.",
                 ref=ref.name,
                 write=ref.write,
             )
@@ -182,9 +192,9 @@ class Refs:
                 yield ref
 
     def _decode(self, body: bytes, key: str, name: str) -> Ref:
-        ref = decode(body, Ref, key)
+        ref = repairs.read(self._store, body, Ref, key)
         if ref.name != name:
-            raise corrupt(key, f"it says it is the ref {ref.name!r}")
+            raise corrupt(key, f"it says that it is the ref {ref.name!r}")
         return ref
 
 

@@ -22,6 +22,8 @@ _EXAMPLE = {
 }
 # Two letters or more, so that a Windows drive is a path.
 _SCHEME = re.compile(r"^([A-Za-z][A-Za-z0-9+.-]+):(/*)(.*)$", re.DOTALL)
+# What is no host of a URL is a folder of the working directory for the libraries below.
+_CONTAINER = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]*")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f\\]")
 
 TEMPORARY_SUFFIX = ".quire-tmp"
@@ -51,7 +53,7 @@ def parse(uri: str | os.PathLike[str]) -> Address:
     if not text or _CONTROL.search(text.replace("\\", "" if os.name == "nt" else "\\")):
         raise InvalidUri(
             f"{shown(text)!r} is not an address.",
-            next="Give a directory or a URI like s3://bucket/lake.",
+            next="Give a directory, or a URI such as s3://bucket/lake.",
             uri=shown(text),
         )
     match = _SCHEME.match(text)
@@ -59,7 +61,7 @@ def parse(uri: str | os.PathLike[str]) -> Address:
         return _local(os.path.expanduser(text))
     scheme, slashes, rest = match[1].lower(), match[2], match[3]
     if not _known(scheme):
-        raise InvalidUri(f"{shown(text)!r} has the unknown scheme {scheme!r}.", next=_advice(scheme), uri=shown(text))
+        raise InvalidUri(f"{shown(text)!r} has an unknown scheme, {scheme!r}.", next=_advice(scheme), uri=shown(text))
     scheme = _ALIASES.get(scheme, scheme)
     if scheme == "file":
         if len(slashes) != 3:
@@ -91,25 +93,31 @@ def _advice(scheme: str) -> str:
 def _local(path: str) -> Address:
     root = os.path.abspath(path)
     if os.path.exists(root) and not os.path.isdir(root):
-        raise InvalidUri(f"{root} is a file, not a directory.", next="Name the directory of the lake.", uri=root)
+        raise InvalidUri(f"{root} is a file, not a directory.", next="Give the directory of the lake.", uri=root)
     return Address("file", "", root)
 
 
 def _remote(scheme: str, rest: str, text: str) -> Address:
     if "?" in rest or "#" in rest:
         raise InvalidUri(
-            f"{shown(text)!r} carries more than a place.", next="Pass settings as storage options.", uri=shown(text)
+            f"{shown(text)!r} holds more than a location.", next="Pass settings as storage options.", uri=shown(text)
         )
     container, _, path = rest.partition("/")
     if "@" in container:
         raise InvalidUri(
-            f"{shown(text)!r} carries credentials or an account.",
+            f"{shown(text)!r} holds credentials or an account.",
             next="Pass them as storage options or in the environment.",
+            uri=shown(text),
+        )
+    if not _CONTAINER.fullmatch(container):
+        raise InvalidUri(
+            f"{shown(container)!r} is not a valid name of a bucket, a container or a lake in memory.",
+            next="Use only letters, digits and . _ -",
             uri=shown(text),
         )
     parts = [part for part in path.split("/") if part]
     if any(part in (".", "..") for part in parts):
-        raise InvalidUri(f"{shown(text)!r} has a '.' or '..' in it.", next="Write the path in full.", uri=shown(text))
+        raise InvalidUri(f"{shown(text)!r} contains '.' or '..'.", next="Write the full path.", uri=shown(text))
     return Address(scheme, container, "/".join(parts))
 
 
@@ -122,9 +130,13 @@ def check_key(key: str) -> str:
     """Return the key, or raise `InvalidInput` for one that would not mean the same object on every store."""
     parts = key.split("/")
     if any(part in ("", ".", "..") for part in parts) or _CONTROL.search(key):
-        raise InvalidInput(f"{key!r} is not a key.", next="Write names joined by single slashes, none first.", key=key)
+        raise InvalidInput(
+            f"{key!r} is not a valid key.",
+            next="Join names with single slashes, without a slash at the start.",
+            key=key,
+        )
     if is_temporary(parts[-1]):
-        raise InvalidInput(f"{key!r} has the name of a temporary file.", next="Choose another name.", key=key)
+        raise InvalidInput(f"{key!r} is reserved for temporary files.", next="Choose another name.", key=key)
     return key
 
 

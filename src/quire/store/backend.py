@@ -7,10 +7,10 @@ rules above it look at: an outcome is decided by type and by reading back, never
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 
 @dataclass(frozen=True)
@@ -35,8 +35,12 @@ class Reason(enum.Enum):
     """The store cannot create an object only if it is absent. Nothing was changed."""
     LATE = "late"
     """Time ran out; nothing that was sent can have had an effect."""
+    GONE = "gone"
+    """The root, or what a write was to follow, is not what it was when it was read. Nothing was changed."""
     UNDURABLE = "undurable"
     """The object is there, but the disk did not say that it will stay there."""
+    LARGE = "large"
+    """The object is larger than anything that is read whole."""
     FAILED = "failed"
     """Anything else. A write that failed like this may have been applied, or may still be."""
 
@@ -50,6 +54,15 @@ class Failure(Exception):
         self.detail = detail
         self.advice = advice
         """What to do about it, where the backend knows more than its reason says."""
+
+
+@dataclass(frozen=True)
+class Follows:
+    """What must be there for a create to mean what its caller thinks: an object that was read before."""
+
+    key: str
+    known: Callable[[bytes], bool]
+    """Whether bytes are those of that object. It may raise a typed error when they can be no such object."""
 
 
 LARGEST = 1 << 30
@@ -82,3 +95,16 @@ class Backend(Protocol):
         ...
 
     def sync(self, paths: Sequence[str]) -> None: ...
+
+
+@runtime_checkable
+class Extending(Protocol):
+    """A backend that can prove, with a create, that what it comes after is still there: a disk, and no object store."""
+
+    def extend(self, key: str, data: bytes, follows: Follows) -> None:
+        """Create an object; `Reason.GONE` unless `follows` is there and is what it was."""
+        ...
+
+    def precedes(self, follows: Follows) -> None:
+        """Fail with `Reason.GONE` unless an object is what it was when it was read. It costs no request."""
+        ...

@@ -69,13 +69,19 @@ _Line = list["_Span | _Fork"]
 
 def _longest(line: Sequence[_Span | _Fork]) -> int:
     """Weight of the heaviest chain of items that do not overlap in time."""
-    items = sorted(line, key=lambda item: item.end)
+    if len(line) < 2:
+        return max((hops for item in line for _, hops in item.chains), default=0)
+    items = sorted(line, key=_end)
     ends = [item.end for item in items]
     best = [0]
     for position, item in enumerate(items):
         ways = (best[bisect.bisect_right(ends, start, hi=position)] + hops for start, hops in item.chains)
         best.append(max(best[-1], *ways))
     return best[-1]
+
+
+def _end(item: _Span | _Fork) -> float:
+    return item.end
 
 
 class _Windows:
@@ -264,31 +270,41 @@ def metering() -> Iterator[Meter]:
         meter._end()
 
 
-@contextlib.contextmanager
-def attached(meter: Meter) -> Iterator[None]:
+class attached:  # noqa: N801 - used as a function; a class because every commit enters several
     """Count what is requested inside the block on a meter that lives longer than the block."""
-    if any(active is meter for active, _ in _active.get()):
-        yield
-        return
-    token = _active.set((*_active.get(), (meter, meter._line)))
-    try:
-        yield
-    finally:
-        _active.reset(token)
+
+    __slots__ = ("_meter", "_token")
+
+    def __init__(self, meter: Meter) -> None:
+        self._meter = meter
+
+    def __enter__(self) -> None:
+        active = _active.get()
+        there = any(one is self._meter for one, _ in active)
+        self._token = None if there else _active.set((*active, (self._meter, self._meter._line)))
+
+    def __exit__(self, *_: object) -> None:
+        if self._token is not None:
+            _active.reset(self._token)
 
 
-@contextlib.contextmanager
-def phase(name: str) -> Iterator[None]:
+class phase:  # noqa: N801 - as above
     """Charge the time of the block to a phase of every meter that counts here.
 
     On each meter time belongs to the phase that was opened last and is still open, whichever thread opened it: to the
     inner one of two nested phases, and only once where calls run side by side.
     """
-    opened = [(meter, meter._enter(name)) for meter, _ in _active.get()]
-    try:
-        yield
-    finally:
-        for meter, entered in opened:
+
+    __slots__ = ("_name", "_opened")
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __enter__(self) -> None:
+        self._opened = [(meter, meter._enter(self._name)) for meter, _ in _active.get()]
+
+    def __exit__(self, *_: object) -> None:
+        for meter, entered in self._opened:
             meter._leave(entered)
 
 

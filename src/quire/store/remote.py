@@ -86,7 +86,7 @@ class RemoteObjects:
     def get(self, key: str) -> bytes:
         found = self._call(lambda: self._store.get(key))
         if found.meta["size"] > LARGEST:
-            raise Failure(Reason.REFUSED, f"the object is larger than {LARGEST} bytes")
+            raise Failure(Reason.LARGE, f"the object is larger than {LARGEST} bytes")
         return self._call(lambda: bytes(found.bytes()))
 
     def get_range(self, key: str, start: int, length: int) -> bytes:
@@ -120,7 +120,7 @@ class RemoteObjects:
         if _forked:
             raise ForkedProcess(
                 f"{self._uri} cannot be used in a forked process.",
-                next="Start processes with multiprocessing's 'spawn' method.",
+                next="Start processes with the 'spawn' method of multiprocessing.",
                 uri=self._uri,
             )
         _used = True
@@ -183,7 +183,7 @@ def _complete_s3(config: dict[str, Any], client: Mapping[str, str], address: Add
     if endpoint.lower().startswith("http://") and allowed.lower() not in ("true", "1", "yes", "on", "y"):
         raise InvalidInput(
             f"{address.uri} has the endpoint {shown(endpoint)}, which is not encrypted.",
-            next="Pass the storage option allow_http='true' if that is meant.",
+            next="Pass the storage option allow_http='true' if you want this.",
             uri=address.uri,
         )
 

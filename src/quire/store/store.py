@@ -10,21 +10,26 @@ import contextlib
 import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import partial
 from typing import Any, TypeVar
 
 from quire import errors
-from quire.store import meter
+from quire.store import clock, meter
 from quire.store.address import Address, accept, check_key, check_prefix, parse
-from quire.store.backend import Backend, Entry, Failure, Reason
+from quire.store.backend import LARGEST, Backend, Entry, Extending, Failure, Follows, Reason
+from quire.store.conditional_put import Created, pause, settle
 from quire.store.local import LocalFiles
-from quire.store.outcome import Created, pause, settle
-from quire.store.parallel import run_parallel
-from quire.store.remote import RemoteObjects
+from quire.store.prefixed import Prefixed
+from quire.store.reach import Reach
+from quire.store.threads import run_parallel
 
 T = TypeVar("T")
 
+LOOK_AGAIN = 600.0
+"""Seconds after which the clock of a file system is looked at again."""
+
+_REMOTE = ("s3", "gs", "az")
 _schemes: dict[str, Callable[[Address, Mapping[str, str]], Backend]] = {}
 
 
@@ -47,6 +52,10 @@ class Store:
         self.scheme = address.scheme
         self.options = dict(options)
         self._backend = backend
+        self.reach = Reach(address)
+        """Where locations in records may lead to."""
+        self._seen: tuple[float, datetime] | None = None
+        """What time it was for the store when something had just been written, and our own steady clock then."""
 
     @staticmethod
     def open(uri: str | os.PathLike[str], options: Mapping[str, str] | None = None) -> Store:
@@ -60,13 +69,44 @@ class Store:
         backend: Backend
         if address.scheme in _schemes:
             backend = _schemes[address.scheme](address, given)
+        elif address.scheme == "file":
+            backend = LocalFiles(address.path)
         else:
-            backend = LocalFiles(address.path) if address.scheme == "file" else RemoteObjects(address, given)
+            from quire.store.remote import RemoteObjects
+
+            backend = RemoteObjects(address, given)
         return Store(address, given, backend)
+
+    def below(self, location: str) -> Store:
+        """What lies at a location of a record, as a store; below a remote root it shares the connections."""
+        uri = self.reach.address(location)
+        if self.scheme == "memory" and uri.startswith(f"{self.uri}/"):
+            return Store(parse(self.uri), self.options, Prefixed(self._backend, uri[len(self.uri) + 1 :]))
+        if self.scheme not in _REMOTE or not uri.startswith(f"{self.uri}/"):
+            return Store.open(uri, self.options)
+        return Store(parse(uri), self.options, Prefixed(self._backend, uri[len(self.uri) + 1 :]))
 
     @property
     def is_local(self) -> bool:
         return self.scheme == "file"
+
+    def saw(self, modified: datetime) -> None:
+        """Remember the time that the store gave to an object which was written a moment ago."""
+        self._seen = clock.monotonic(), modified
+
+    def known_time(self, *, fresh: bool = False) -> datetime | None:
+        """What time it is for the store, as far as that can be told without a request; with `fresh` by a new look."""
+        old = self._seen is None or clock.monotonic() - self._seen[0] > LOOK_AGAIN
+        if isinstance(self._backend, LocalFiles) and (fresh or old):
+            modified = self._backend.time()
+            if modified is not None:
+                self.saw(modified)
+        elif fresh:
+            return None
+        if self._seen is None:
+            return None
+        then, modified = self._seen
+        return modified + timedelta(seconds=clock.monotonic() - then)
 
     def child_uri(self, key: str) -> str:
         """The URI of something below the root, as Lance wants it."""
@@ -93,7 +133,7 @@ class Store:
         """Bytes from `start`, which must lie inside the object; fewer than `length` if the object ends before."""
         check_key(key)
         if start < 0 or length < 0:
-            raise errors.InvalidInput(f"{length} bytes from {start} is not a range.", key=key)
+            raise errors.InvalidInput(f"{length} bytes from byte {start} is not a valid range.", key=key)
         if length == 0:
             return b""
         return self._ask("get", key, partial(self._backend.get_range, key, start, length))
@@ -123,8 +163,12 @@ class Store:
         mine: Callable[[bytes], bool],
         deadline: float | None = None,
         beside: Callable[[], object] | None = None,
+        follows: Follows | None = None,
     ) -> Created:
         """Write an object only if the key is free, and say who owns it now.
+
+        On a local disk `follows` must be there and be what it was, or nothing is written and `LakeLost` says so; no
+        object store can be asked that without another request.
 
         After any failure the key is read: `mine` must tell, without raising, whether bytes found there are this very
         write, so `data` should hold a unique id. `UNKNOWN` means that the write may have happened or may still happen;
@@ -133,7 +177,10 @@ class Store:
         side by side with that read; what it raises is nobody's concern.
         """
         check_key(key)
-        put = partial(self._send, "create", partial(self._backend.create, key, data), len(data))
+        write = partial(self._backend.create, key, data)
+        if follows is not None and self.scheme not in _REMOTE and isinstance(self._backend, Extending):
+            write = partial(self._backend.extend, key, data, follows)
+        put = partial(self._send, "create", write, len(data))
         get: Callable[[], bytes] = partial(self._send, "get", partial(self._backend.get, key))
         read = get if beside is None else partial(_both, get, beside)
         try:
@@ -141,6 +188,37 @@ class Store:
         except Failure as caught:
             failure = caught
         raise self._error("create", key, failure)
+
+    def bind(self, key: str | None = None, body: bytes = b"") -> None:
+        """Hold on to the directory that is at the root now: on a local disk every request that finds another one there,
+        or none, raises `LakeLost`. So does every write after the object `key` has gone or holds anything but `body`."""
+        if isinstance(self._backend, LocalFiles):
+            self._without_request("open", "", partial(self._backend.bind, key, body))
+
+    def confirm(self, known: Follows | None) -> None:
+        """On a local disk, raise `LakeLost` unless the root is what it was bound to, and an object what it was.
+
+        It costs no request.
+        """
+        if self.scheme in _REMOTE:
+            return
+        if known is not None and isinstance(self._backend, Extending):
+            self._without_request("get", known.key, partial(self._backend.precedes, known))
+        elif isinstance(self._backend, LocalFiles):
+            self._without_request("get", "", self._backend.check_home)
+
+    def links(self) -> list[str]:
+        """Keys of symbolic links below the root of a local disk. No listing, write or delete follows them."""
+        if isinstance(self._backend, LocalFiles):
+            return self._without_request("list", "", self._backend.links)
+        return []
+
+    def _without_request(self, verb: str, key: str, call: Callable[[], T]) -> T:
+        try:
+            return call()
+        except Failure as caught:
+            failure = caught
+        raise self._error(verb, key, failure)
 
     def delete(self, key: str) -> None:
         """Remove an object; a missing one is fine."""
@@ -252,12 +330,19 @@ class Store:
     def _error(self, verb: str, key: str, failure: Failure) -> errors.QuireError:
         where: dict[str, Any] = {"uri": self.uri, "key": key}
         if failure.reason is Reason.ABSENT and verb in ("get", "head", "sync"):
-            return errors.NotFound(f"There is no {key!r} in {self.uri}.", **where)
+            return errors.NotFound(f"{key!r} does not exist in {self.uri}.", **where)
+        if failure.reason is Reason.GONE:
+            return errors.LakeLost(
+                f"The lake at {self.uri} is gone since it was opened: {failure.detail}.",
+                next="Nothing was committed. Restore or find the lake, open it again, and run the work again.",
+                reason=failure.detail,
+                **where,
+            )
         what = f"{self.uri}: {verb} of {key!r} failed"
         if failure.reason is Reason.DENIED:
             return errors.PermissionDenied(
-                f"{what}, permission denied ({failure.detail}).",
-                next=failure.advice or "Check that the credentials, or this user, may do that there.",
+                f"{what}: permission denied ({failure.detail}).",
+                next=failure.advice or "Check that the credentials, or this user, have the permission.",
                 **where,
             )
         if failure.reason is Reason.ABSENT:
@@ -269,14 +354,22 @@ class Store:
                 **where,
             )
         if failure.reason is Reason.LATE:
-            return errors.DeadlineExceeded(f"{what}: {failure.detail}.", next="Allow more time.", **where)
+            return errors.DeadlineExceeded(f"{what}: {failure.detail}.", next="Allow more time with timeout=.", **where)
         if failure.reason is Reason.UNSAFE:
             return errors.UnsafeStore(
                 f"{what}: {failure.detail}.", next="Keep the lake on another file system or store.", **where
             )
+        if failure.reason is Reason.LARGE:
+            return errors.StorageError(
+                f"{what} ({failure.detail}).",
+                next="Quire never writes an object of this size, so this version did not write it.",
+                retryable=False,
+                larger_than=LARGEST,
+                **where,
+            )
         if failure.reason is Reason.REFUSED:
             return errors.StorageError(
-                f"{what} ({failure.detail}).", next="Correct the cause; nothing was changed.", retryable=False, **where
+                f"{what} ({failure.detail}).", next="Correct the cause. Nothing was changed.", retryable=False, **where
             )
         return errors.StorageError(
             f"{what} ({failure.detail}).", next="Check that the store can be reached, and try again.", **where

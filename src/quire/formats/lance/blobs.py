@@ -7,9 +7,9 @@ there they are read as bytes, a few rows at a time, and written as blobs again.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
-from quire.formats.arrow import Source
+from quire.conversion.source import Source
 from quire.formats.lance.metering import metered
 from quire.formats.lance.session import translating
 
@@ -87,11 +87,12 @@ def _is_bytes(kind: pa.DataType) -> bool:
     return bool(t.is_binary(kind) or t.is_large_binary(kind) or t.is_fixed_size_binary(kind))
 
 
-def read_at(handle: LanceDataset, rowids: list[int], column: str) -> pa.Array:
-    """The blobs of rows by row id, in the order given."""
+def read_at(handle: LanceDataset, rows: list[int], column: str, *, by: Literal["ids", "addresses"] = "ids") -> pa.Array:
+    """The blobs of rows by row id or by address, in the order given."""
     import pyarrow as pa
 
-    found = handle.read_blobs(column, ids=rowids, preserve_order=True) if rowids else []
+    ids, addresses = (rows, None) if by == "ids" else (None, rows)
+    found = handle.read_blobs(column, ids=ids, addresses=addresses, preserve_order=True) if rows else []
     return blobs_of(pa.array([data for _, data in found], pa.large_binary()), handle.schema.field(column).type)
 
 

@@ -44,6 +44,7 @@ _reading: tuple[float, dict[str, int]] = (float("-inf"), {})
 _company = threading.Lock()
 _open: set[Window] = set()
 _read_by: weakref.WeakKeyDictionary[LanceDataset, set[str]] = weakref.WeakKeyDictionary()
+_by_copy: weakref.WeakSet[LanceDataset] = weakref.WeakSet()
 
 
 class Window:
@@ -96,6 +97,12 @@ def metered(kind: str, uri: str, *, steps: int) -> Iterator[Window]:
         window.end()
 
 
+def no_request(kind: str) -> None:
+    """Count a call of Lance's that is known to make no request: it is on the bill, with none."""
+    now = time.perf_counter()
+    record_external("lance", kind, window=(0, 0), hops=0, start=now, end=now)
+
+
 # -- scans ------------------------------------------------------------------------------------------------------------
 
 
@@ -109,6 +116,11 @@ class Scan:
         self._handle, self._fragments = handle, fragments
         self._statistics: Any = None
         self._rows: tuple[int, int, int] | None = None
+
+    def only(self, fragments: Sequence[LanceFragment] | None) -> dict[str, Any]:
+        """Read these fragments alone, unless they are None: give the result to the scanner instead of `options`."""
+        self._fragments = fragments
+        return self.options if fragments is None else {"fragments": list(fragments), **self.options}
 
     @property
     def options(self) -> dict[str, Any]:
@@ -129,7 +141,9 @@ class Scan:
         indexes = bool(found.indices_loaded) + bool(found.parts_loaded)
         # Wide columns are read after the filter's, for the rows that it leaves: fragments are then read once more.
         wide = found.all_counts.get("fragments_scanned", 0) > count
-        return indexes + vectors + (data + wide if found.iops else 0)
+        # What such a handle reads is not told, only whether it looked into a fragment at all.
+        reads = found.iops or (self._handle in _by_copy and found.all_counts.get("fragments_scanned", 1))
+        return indexes + vectors + (data + wide if reads else 0)
 
 
 @contextmanager
@@ -223,9 +237,14 @@ def sending(files: Iterable[DataFile]) -> tuple[int, bool]:
     return sum(3 if one else 1 for one in long), not any(long)
 
 
-def opened_by(handle: LanceDataset, known: set[str]) -> None:
-    """Say which files were read by the session that a handle belongs to; it is added to."""
+def opened_by(handle: LanceDataset, known: set[str], *, by_copy: bool = False) -> None:
+    """Say which files were read by the session that a handle belongs to; it is added to.
+
+    Of a handle that reads by a copy, Lance's statistics say nothing about what was read elsewhere.
+    """
     _read_by[handle] = known
+    if by_copy:
+        _by_copy.add(handle)
 
 
 def of_a_table(handle: LanceDataset) -> bool:

@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import re
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from quire.errors import ColumnNotFound, InvalidExpression, InvalidInput, QuireError
-from quire.formats.cells import in_memory, no_row
-from quire.formats.lance import blobs, match
-from quire.formats.lance.indexes import check_vector, describe
+from quire.errors import ColumnNotFound, InvalidInput
+from quire.filters import Condition
+from quire.formats import Cell, Parts, Place, Search, View
+from quire.formats.blob_cell import in_memory, no_row
+from quire.formats.lance import blobs, filter_sql, filtered_scan
+from quire.formats.lance.indexes.build import describe
+from quire.formats.lance.inspect.fragment_diff import apart, parts_of
+from quire.formats.lance.lookups import candidates
 from quire.formats.lance.metering import scanned, streamed
-from quire.formats.lance.session import LanceSession, first_line, is_gone, translate
-from quire.formats.lance.tasks import Whole
-from quire.formats.protocol import Cell, Place, Search
+from quire.formats.lance.session import LanceSession, described
+from quire.formats.lance.staging import find_rows
+from quire.formats.lance.task_handles import Whole
+from quire.formats.query_vectors import query_vector
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -37,11 +43,18 @@ class LanceView:
         return self.handle.schema
 
     def count(self, filter: Any = None) -> int:
-        self._check_filter(filter)
         if filter is None:
             return int(self.handle.count_rows())
-        with scanned("scan", self.handle), match.checking_expression(str(filter)):
-            return int(self.handle.scanner(columns=[], filter=filter, with_row_id=True).count_rows())
+        found = self._split(filter)
+        if not found.exact:
+            return filtered_scan.count(self.handle, found, self.table)
+        some = candidates.for_condition(self.handle, found.condition)
+        with scanned("scan", self.handle, some), filtered_scan.reading(found, self.table):
+            only: dict[str, Any] = {} if some is None else {"fragments": some}
+            return int(self.handle.scanner(columns=[], filter=found.lance, with_row_id=True, **only).count_rows())
+
+    def _split(self, filter: Any) -> filtered_scan.Split:
+        return filtered_scan.split(filter, self.schema, table=self.table)
 
     def scan(
         self,
@@ -54,39 +67,42 @@ class LanceView:
         batch_size: int | None = None,
     ) -> pa.RecordBatchReader:
         self._check(columns, limit, offset, batch_size)
-        self._check_filter(filter)
-        options: dict[str, Any] = {"columns": list(columns) if columns is not None else None, "filter": filter}
-        if limit is not None:
-            options["limit"] = limit
-        if offset is not None:
-            options["offset"] = offset
-        if batch_size is not None:
-            options["batch_size"] = batch_size
+        found = self._split(filter)
+        options: dict[str, Any] = {} if batch_size is None else {"batch_size": batch_size}
         if search is not None:
-            options.update(self._search(search, limit, columns))
-        with match.checking_expression(str(filter) if filter is not None else ""):
-            reader = streamed(self.handle, options)
-        return self._checked(reader, "" if filter is None else str(filter))
+            return self._found(search, found, columns, limit, options)
+        return filtered_scan.scan(self.handle, found, columns, limit=limit, offset=offset, table=self.table, **options)
 
-    def _checked(self, reader: pa.RecordBatchReader, filter: str) -> pa.RecordBatchReader:
-        """The same rows; what goes wrong while they are read is told as what it is."""
+    def _found(
+        self,
+        search: Search,
+        filter: filtered_scan.Split,
+        columns: Sequence[str] | None,
+        limit: int | None,
+        options: dict[str, Any],
+    ) -> pa.RecordBatchReader:
+        """The rows that a search finds among those that satisfy a filter."""
         import pyarrow as pa
 
-        def batches() -> Iterator[pa.RecordBatch]:
-            try:
-                yield from reader
-            except QuireError:
-                raise
-            except Exception as error:
-                if is_gone(error) or not filter or not isinstance(error, ValueError):
-                    raise translate(error, f"table {self.table!r}") from None
-                raise InvalidExpression(
-                    f"{filter!r} cannot be computed on table {self.table!r}: {first_line(error)}.",
-                    next="Check the filter against the data.",
-                    expression=filter,
-                ) from None
+        def asked(wanted: int | None, read: Sequence[str] | None) -> pa.RecordBatchReader:
+            given = {"columns": read, "filter": filter.lance, **options, **self._search(search, wanted, read)}
+            if search.vector is None and wanted is not None:
+                given["limit"] = wanted
+            with filtered_scan.reading(filter, self.table):
+                return filtered_scan.checked(streamed(self.handle, given), filter, self.table)
 
-        return pa.RecordBatchReader.from_batches(reader.schema, batches())
+        if filter.exact:
+            return asked(limit, None if columns is None else list(columns))
+        wide = None if columns is None else list(dict.fromkeys([*columns, *filter.columns]))
+        wanted = limit or 10
+        schema, batches = filtered_scan.grown(
+            lambda n: asked(n, wide), filter, wanted, max(self.handle.count_rows(), 1)
+        )
+        extra = () if columns is None else [n for n in filter.columns if n not in columns]
+        shown = [n for n in schema.names if n not in extra]
+        return pa.RecordBatchReader.from_batches(
+            pa.schema([schema.field(n) for n in shown]), (batch.select(shown) for batch in batches)
+        )
 
     def _search(self, search: Search, limit: int | None, columns: Sequence[str] | None) -> dict[str, Any]:
         options: dict[str, Any] = {"prefilter": True}
@@ -94,7 +110,8 @@ class LanceView:
             column, query = search.vector
             if search.metric is not None and search.metric.lower() not in METRICS:
                 raise InvalidInput(f"There is no metric {search.metric!r}.", next=f"Use one of {', '.join(METRICS)}.")
-            nearest: dict[str, Any] = {"column": column, "q": self._query(column, query), "k": limit or 10}
+            vector = query_vector(self.schema, column, query, self.table)
+            nearest: dict[str, Any] = {"column": column, "q": vector, "k": limit or 10}
             for name, value in (
                 ("metric", search.metric),
                 ("nprobes", search.nprobes),
@@ -120,44 +137,16 @@ class LanceView:
             options["columns"] = _with(columns, "_score")
         return options
 
-    def _query(self, column: str, query: Any) -> Any:
-        import pyarrow as pa
+    def addressed(self, columns: Sequence[str], filter: Any = None) -> pa.RecordBatchReader:
+        self._check(columns, None, None, None)
+        return filtered_scan.scan(self.handle, self._split(filter), columns, table=self.table, with_row_id=True)
 
-        kind = self.schema.field(column).type if self.schema.get_field_index(column) >= 0 else None
-        width = getattr(kind, "list_size", None)
-        if width is None and hasattr(kind, "value_type"):
-            check_vector(self.schema.field(column), self.table)
-        if width is None or not pa.types.is_floating(getattr(kind, "value_type", None)):
-            raise ColumnNotFound(
-                f"Table {self.table!r} has no vector column {column!r}.",
-                next="A vector column is a fixed-size list of floats.",
-                table=self.table,
-                column=column,
-            )
-        vector: Any
-        try:
-            vector = np.asarray(query, dtype=np.float32)
-        except (TypeError, ValueError):
-            vector = np.empty(0)
-        if vector.shape != (width,):
-            raise InvalidInput(
-                f"The query for column {column!r} must be one vector of {width} numbers, not of shape {vector.shape}.",
-                next="Embed the query with the model that made the column.",
-                column=column,
-            )
-        return vector
+    def take(self, ids: Any, columns: Sequence[str]) -> pa.Table:
+        self._check(columns, None, None, None)
+        return find_rows.rows_at(self.handle, ids, columns)
 
     def _text_columns(self) -> list[str]:
         return [c for ix in self.indexes() if ix["kind"].upper() == "INVERTED" for c in ix["columns"]]
-
-    def _check_filter(self, filter: Any) -> None:
-        import pyarrow.compute as pc
-
-        if filter is not None and not isinstance(filter, str | pc.Expression):
-            raise InvalidInput(
-                f"A filter is SQL text or a pyarrow expression, not a {type(filter).__name__}.",
-                next='For example filter="year > 2020".',
-            )
 
     def _check(
         self, columns: Sequence[str] | None, limit: int | None, offset: int | None, batch_size: int | None
@@ -183,15 +172,19 @@ class LanceView:
                 )
 
     def dataset(self) -> Any:
-        from quire.formats.lance.pushdown import PushDown
+        from quire.formats.lance.duckdb_scan import PushDown
 
         return PushDown(self.handle)
 
     def place(self) -> Place:
         return self._session.place(self.handle)
 
-    def parts(self) -> list[tuple[int, int]]:
-        return [(int(f.fragment_id), int(f.metadata.num_rows)) for f in self.handle.get_fragments()]
+    def parts(self) -> Parts:
+        return parts_of(self.handle)
+
+    def parts_since(self, before: View) -> tuple[Parts, Parts]:
+        assert isinstance(before, LanceView)
+        return apart(before.handle, self.handle)
 
     def whole(self, fragments: Sequence[int], *, here: bool) -> Whole:
         return Whole(None if here else self.place(), tuple(fragments), self.handle if here else None)
@@ -199,20 +192,29 @@ class LanceView:
     def indexes(self) -> list[dict[str, Any]]:
         return describe(self.handle)
 
+    def used_indexes(self, columns: Sequence[str], filter: Condition) -> list[str]:
+        sql, _ = filter_sql.pushed(filter, self.schema)
+        text = self.handle.scanner(columns=list(columns), filter=sql).explain_plan()
+        return sorted(set(re.findall(r"@(\w+)\(", text)))
+
+    def index_details(self, column: str, kind: str) -> list[dict[str, Any]]:
+        found = [d for d in described(self.handle) if list(d.field_names) == [column]]
+        return [dict(d.details or {}) for d in found if str(d.index_type).upper().startswith(kind)]
+
     def config(self) -> dict[str, str]:
         return dict(self.handle.config())
 
     def cell(self, column: str, on: Sequence[str], key: pa.Table) -> Cell | None:
         self._check([column], None, None, None)
-        addresses, rowids, _ = match.where_key(self.handle, on, key)
+        addresses, rowids, _ = find_rows.where_key(self.handle, on, key)
         if not len(addresses):
             raise no_row(key, self.table)
         if column in blobs.blob_columns(self.schema):
             return blobs.cell(self.handle, int(addresses[0]), column)
-        return in_memory(match.rows_at(self.handle, rowids[:1], [column]).column(0)[0].as_py(), column, self.table)
+        return in_memory(find_rows.rows_at(self.handle, rowids[:1], [column]).column(0)[0].as_py(), column, self.table)
 
     def has(self, columns: Sequence[str], values: pa.Table) -> pa.Table:
-        _, _, positions = match.where_key(self.handle, columns, values)
+        _, _, positions = find_rows.where_key(self.handle, columns, values)
         distinct = np.unique(positions.to_numpy()) if len(positions) else np.empty(0, np.int64)
         return values.take(distinct)
 

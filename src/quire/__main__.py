@@ -1,0 +1,5 @@
+"""`python -m quire` is the `quire` command."""
+
+from quire_command import main
+
+main()

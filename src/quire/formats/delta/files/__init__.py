@@ -1,0 +1,1 @@
+"""Data files of a Delta table: rows, types, and which rows are gone."""

@@ -1,0 +1,1 @@
+"""Compaction of Lance tables: a plan, tasks, one staged rewrite."""

@@ -1,0 +1,1 @@
+"""Indexes of Lance tables, staged like data."""

@@ -1,0 +1,1 @@
+"""What lies in versions of a Lance table: differences, files, contents."""

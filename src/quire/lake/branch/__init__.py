@@ -1,0 +1,1 @@
+"""Branches and tags, and what moves commits between them."""

@@ -1,0 +1,171 @@
+"""What the layers above the lake ask of the handles that users hold, beside their public methods."""
+
+from __future__ import annotations
+
+import re
+from functools import partial
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from quire.errors import TagNotFound
+from quire.lake.names import parse_time
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from datetime import datetime
+
+    from quire.formats import View
+    from quire.lake.commit.transaction import Transaction
+    from quire.lake.commit.transaction_table import TransactionTable
+    from quire.lake.context import Core
+    from quire.lake.feed.consumers import Consumer
+    from quire.lake.feed.cursor import Scope
+    from quire.lake.feed.feed import Feed
+    from quire.lake.lake import Lake
+    from quire.lake.read.snapshot import Snapshot
+    from quire.lake.read.table import Table
+    from quire.ledger import Point, State
+    from quire.store import Store
+
+_TIME = re.compile(r"\d{4}-\d\d-\d\d([T ].*)?")
+
+
+def store_of(lake: Lake) -> Store:
+    """Where the lake lies."""
+    return lake._core.store
+
+
+def core_of(lake: Lake) -> Core:
+    """What all handles of a lake share."""
+    return lake._core
+
+
+def invoke(lake: Lake, query: str) -> None:
+    """Refuse a stored query that whoever holds the handle may not run."""
+    if lake._core.guard is not None:
+        lake._core.allow("invoke", "Query", query)  # type: ignore[attr-defined]
+
+
+def see_branch(lake: Lake, name: str) -> None:
+    """Refuse a branch that whoever holds the handle may not see."""
+    lake._core.see_branch(name)
+
+
+def epoch_of(lake: Lake) -> int:
+    """The epoch of the branch that a handle belongs to: a claim that came since ends what it does."""
+    return lake._live.epoch
+
+
+def hold_epoch(lake: Lake, epoch: int) -> None:
+    """Let a handle be as old as another, which was opened in an earlier epoch."""
+    lake._live.hold(epoch)
+
+
+def state_of(at: Snapshot | Transaction) -> State:
+    """The state of all tables that is read, without what a transaction does to them."""
+    from quire.lake.read.snapshot import Snapshot
+
+    if isinstance(at, Snapshot):
+        return at._state
+    return at.at if at._gate is None else at._gate.narrowed(at)
+
+
+def columns_seen(at: Snapshot | Transaction) -> Callable[[str, str], bool] | None:
+    """Says of a column of a table whether whoever reads may see it; None where everything may be seen."""
+    from quire.lake.read.snapshot import Snapshot
+
+    gate = at._gate
+    if gate is None or not gate.core.guard.active() or (not isinstance(at, Snapshot) and at.committing):
+        return None
+    return lambda table, column: bool(gate.core.may("readColumn", "Column", f"{table}/{column}"))
+
+
+def see_whole_graph(lake: Lake, validator: str) -> None:
+    """Refuse to change the schema of a graph of which whoever holds the handle sees only a part."""
+    core = lake._core
+    if core.guard is not None:
+        core.see_all_of(lake._live.refresh(), validator)  # type: ignore[attr-defined]
+
+
+def explain(snapshot: Snapshot, query: str) -> str:
+    """How DuckDB would run a SELECT over the tables of a snapshot."""
+    from quire.lake.read import sql
+    from quire.lake.read.snapshot import opened
+
+    rows = sql.run(query, None, sql.Tables(lambda _: snapshot.tables(), partial(opened, snapshot)), explain=True)
+    return "\n".join(str(row["explain_value"]) for row in rows.to_pylist())
+
+
+def view_of(table: Table) -> View:
+    """How a table of a snapshot is read through its format."""
+    return table._view()
+
+
+def shows_all(table: Table) -> bool:
+    """Whether whoever holds a table sees all of it: no rule hides rows or columns, or masks values."""
+    from quire.lake.guard.seen import SeenView
+
+    return table._gate is None or not isinstance(table._view(), SeenView)
+
+
+def transaction_of(table: TransactionTable) -> Transaction:
+    """The transaction that a table was taken from."""
+    return table._tx
+
+
+def log_of(lake: Lake) -> str:
+    """The id of the log that the branch of a handle writes: names come and go, ids stay."""
+    return lake._live.line.branch
+
+
+def slot_of(lake: Lake) -> int:
+    """The newest slot that a handle knows of; it costs no request."""
+    return lake._live.state.slot
+
+
+def is_closed(lake: Lake) -> bool:
+    """Whether the handle has seen that its branch was deleted."""
+    return lake._live.state.closed
+
+
+def head_of(lake: Lake) -> Point:
+    """The newest commit that a handle knows of, and in which log it lies; it costs no request."""
+    return lake._live.state.head
+
+
+def scope_of(lake: Lake, tables: Sequence[str] | None, ops: Sequence[str] | None, images: str) -> Scope:
+    """What cursors of the changes of a branch are bound to, and what makes and reads them."""
+    from quire.lake.feed.cursor import Scope
+
+    return Scope.of(lake._core.about.lake, lake._live.line.branch, tables, ops, images)
+
+
+def consumer_feed(consumer: Consumer, since: str) -> Feed:
+    """The changes of a consumer from a cursor on, wherever it stands; what it holds is there for it."""
+    what = consumer._found.what
+    scope = consumer._consumers._scope(what)
+    moved = msgspec.structs.replace(what, at=scope.parse(since), baseline=False)
+    return consumer._consumers._feed(moved)
+
+
+def snapshot_of(lake: Lake, at: Point) -> Snapshot:
+    """All tables at a commit of the line of a handle, wherever it lies."""
+    from quire.lake.read.snapshot import Snapshot
+
+    return Snapshot(lake._core, lake._core.narrow(lake._live.history.at(at)), lake._live.name, lake._live)
+
+
+def snapshot_at(lake: Lake, at: str) -> Snapshot:
+    """The state at a commit, a tag, a branch, or a time. A tag that looks like a time is a tag."""
+    if _TIME.fullmatch(at):
+        try:
+            return lake.at(tag=at)
+        except TagNotFound:
+            return lake.at(time=at)
+    return lake.at(commit=at)
+
+
+def point_or_time(lake: Lake, at: str) -> str | datetime:
+    """A commit, a tag or a branch as it was written, or a time. A tag that looks like a time is a tag."""
+    return parse_time(at) if _TIME.fullmatch(at) and at not in lake.tags() else at

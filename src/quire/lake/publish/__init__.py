@@ -1,0 +1,1 @@
+"""Publishing: who shares a slot, and the record that is written into it."""

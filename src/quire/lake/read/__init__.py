@@ -1,0 +1,1 @@
+"""Reading: a snapshot, its tables, SQL, search, diff and export."""

@@ -1,0 +1,1 @@
+"""Tables that lie outside the lake: registration and ownership."""

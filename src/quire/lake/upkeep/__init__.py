@@ -1,0 +1,1 @@
+"""Upkeep: recovery, optimize, cleanup, verify, repair."""

@@ -1,0 +1,1 @@
+"""The manifest ledger: slots as rows of one Lance table."""
