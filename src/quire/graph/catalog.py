@@ -14,10 +14,14 @@ from typing import TYPE_CHECKING, Literal, TypeVar
 
 import msgspec
 
+from quire.arguments import checks_arguments
 from quire.errors import CorruptRecord, NewerFormat, NotFound
+from quire.formats.blob_cell import BLOB
 from quire.graph.names import nearest
 from quire.graph.types import Type
+from quire.lake import display
 from quire.ledger.records import Stored, readable
+from quire.prompt import counted
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -137,14 +141,17 @@ class Entity:
 
     @property
     def kind(self) -> Kind:
+        """`node` or `edge`."""
         return self.defined.kind
 
     @property
     def table(self) -> str:
+        """The name of the table that holds its rows."""
         return f"{self.kind}:{self.name}"
 
     @property
     def properties(self) -> Mapping[str, Property]:
+        """Its properties, in the order of the schema."""
         return {p.name: p for p in self.defined.properties}
 
     @property
@@ -200,10 +207,11 @@ def field_of(prop: Property) -> pa.Field:
     """A property as a column. Columns are nullable in storage: rules are the graph's, and change without a rewrite."""
     import pyarrow as pa
 
-    metadata = {"lance-encoding:blob": "true"} if prop.type.base == "Blob" else None
+    metadata = BLOB if prop.type.base == "Blob" else None
     return pa.field(prop.column, prop.type.arrow(), nullable=True, metadata=metadata)
 
 
+@checks_arguments
 @dataclass(frozen=True)
 class Catalog:
     """Every type of a graph at one commit."""
@@ -237,12 +245,33 @@ class Catalog:
     def __bool__(self) -> bool:
         return bool(self.entities)
 
+    def __repr__(self) -> str:
+        nodes, edges = counted(len(list(self.nodes)), "node type"), counted(len(list(self.edges)), "edge type")
+        return "\n".join([f"<Catalog: {nodes}, {edges}>", *map(self._line, self.entities)])
+
+    def _line(self, entity: Entity) -> str:
+        """`Person: name String, age I32`, with both ends before the properties of an edge."""
+        has = ", ".join(f"{p.name} {p.type}" for p in entity.properties.values())
+        return f"  {entity.kind} {entity.name}{self._ends(entity)}{f': {has}' if has else ''}"
+
+    def _ends(self, entity: Entity) -> str:
+        return f" ({self.source(entity).name} → {self.target(entity).name})" if entity.kind == "edge" else ""
+
+    def _repr_html_(self) -> str:
+        rows = [
+            (e.kind, e.name + self._ends(e), ", ".join(f"{p.name}: {p.type}" for p in e.properties.values()))
+            for e in self.entities
+        ]
+        return display.html_table(("kind", "type", "properties"), rows)
+
     @property
     def nodes(self) -> Iterator[Entity]:
+        """The node types."""
         return (e for e in self.entities if e.kind == "node")
 
     @property
     def edges(self) -> Iterator[Entity]:
+        """The edge types."""
         return (e for e in self.entities if e.kind == "edge")
 
     def node(self, name: str) -> Entity:
@@ -258,6 +287,7 @@ class Catalog:
         return found or self._named("edge", name)
 
     def by_id(self, id: str) -> Entity:
+        """The type with this stable id."""
         return self._by_id[id]
 
     def source(self, edge: Entity) -> Entity:
@@ -277,6 +307,7 @@ class Catalog:
                 yield edge, "dst"
 
     def interface(self, name: str) -> Interface | None:
+        """The interface of this name."""
         return next((i for i in self.interfaces if i.name == name), None)
 
     def implementing(self, interface: str) -> list[Entity]:
@@ -287,11 +318,10 @@ class Catalog:
         found = self._by_name.get((kind, name))
         if found is None:
             known = [e.name for e in self.entities if e.kind == kind]
-            raise NotFound(
-                f"There is no {kind} type {name!r}.",
-                next=nearest(name, known) or f"There are {', '.join(known) or 'none; apply a schema first'}.",
-                type=name,
-            )
+            near = nearest(name, known) or f"There are {', '.join(known) or 'none; apply a schema first'}."
+            if any(e.name == name for e in self.entities):
+                near = f"It is {'an edge' if kind == 'node' else 'a node'} type."
+            raise NotFound(f"There is no {kind} type {name!r}.", next=near, type=name)
         return found
 
 
@@ -300,8 +330,8 @@ def _decoded(info: TableInfo, kind: type[D]) -> D:
         found = msgspec.json.decode(info.rules, type=kind)
     except (msgspec.MsgspecError, RecursionError, ValueError) as error:
         raise CorruptRecord(
-            f"The definition that is kept with table {info.name!r} cannot be read: {error}.",
-            next="Revert the commit that wrote it; the rows are not touched by this.",
+            f"The definition stored with table {info.name!r} cannot be read: {error}.",
+            next="Revert the commit that wrote it; its rows are unaffected.",
             table=info.name,
         ) from None
     if found.format > FORMAT:

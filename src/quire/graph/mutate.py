@@ -13,24 +13,28 @@ from dataclasses import dataclass, field, fields, is_dataclass, replace
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, Literal
 
+from quire import duckdb_engines
 from quire.errors import InvalidQuery, KeyConflict
+from quire.filters import Condition, either, every
 from quire.graph.catalog import Catalog, Entity, Property
 from quire.graph.embed.fill import Vectors, made
-from quire.graph.integrity import Found, Violation
+from quire.graph.integrity import Violation, Violations
 from quire.graph.integrity.changes import catalog_of
-from quire.graph.integrity.filters import every, is_in
+from quire.graph.integrity.lookups import is_in
 from quire.graph.language import plan
-from quire.graph.load.ids import end_id, ends_of, new_ids
 from quire.graph.load.receipt import upserted_in
+from quire.graph.load.row_ids import end_id, ends_of, new_ids
 from quire.graph.load.typed import default_of
 from quire.graph.types import Type, Wrong, identity
+from quire.lake.receipt import committed_as
+from quire.prompt import OneLine, counts
 from quire.store import clock
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from quire.lake.commit.transaction import Transaction
     from quire.lake.receipt import Receipt
-    from quire.lake.transaction import Transaction
 
 TEXT = Type("String")
 CHUNK = 20_000
@@ -39,8 +43,8 @@ CHUNK = 20_000
 Action = Literal["inserted", "updated", "deleted"]
 
 
-@dataclass(frozen=True)
-class MutationReceipt:
+@dataclass(frozen=True, repr=False)
+class MutationReceipt(OneLine):
     """Rows by type, exactly. `receipt` is the proof of the commit; None while it is not committed."""
 
     inserted: dict[str, int] = field(default_factory=dict)
@@ -51,6 +55,10 @@ class MutationReceipt:
     receipt: Receipt | None = None
     upserted: dict[str, Counter[str]] = field(default_factory=dict, repr=False, compare=False)
     """What upserts did to each table when they ran: others may have come first since."""
+
+    def _facts(self) -> str:
+        done = {"inserted": self.inserted, "updated": self.updated, "deleted": self.deleted}
+        return "; ".join([committed_as(self.receipt), *(f"{did} {counts(rows)}" for did, rows in done.items() if rows)])
 
     def committed(self, tx: Transaction) -> MutationReceipt:
         """The same after the commit, as it came to be: a row that others inserted first was updated instead."""
@@ -64,6 +72,7 @@ class MutationReceipt:
         return replace(self, inserted=told[0], updated=told[1], receipt=tx.receipt)
 
     def to_dict(self) -> dict[str, Any]:
+        """All of it as plain values."""
         return {
             "commit": self.receipt.commit if self.receipt else None,
             "inserted": dict(self.inserted),
@@ -104,7 +113,7 @@ class _Run:
     upserted: dict[str, Counter[str]] = field(default_factory=lambda: defaultdict(Counter))
     """What upserts did to each table when they ran."""
 
-    def statements(self, all_of_them: Sequence[plan.Statement]) -> MutationReceipt:
+    def statements(self, all_of_them: Sequence[plan.MutationStatement]) -> MutationReceipt:
         for _, some in groupby(all_of_them, key=_together):
             statements = list(some)
             inserts = [s for s in statements if isinstance(s, plan.Insert)]
@@ -207,7 +216,7 @@ class _Run:
             raise _wrong(entity, prop.name, error) from None
 
     def _constant(self, expression: plan.Expression, row: Mapping[str, Any] | None = None) -> Any:
-        from quire.graph.language.constant import evaluate
+        from quire.graph.language.checker.constant import evaluate
 
         return evaluate(expression, self.params, self.now, row)
 
@@ -265,22 +274,22 @@ class _Run:
             ends.setdefault(edge, []).append(end)
         for edge, columns in ends.items():
             for some in _in_parts(ids):
-                condition = " or ".join(is_in(column, TEXT, some) for column in columns)
+                condition = either([is_in(column, TEXT, some) for column in columns])
                 self._count("deleted", edge, self.tx[edge.table].delete(condition))
         for condition in conditions if ids else ():
             self._count("deleted", entity, self.tx[entity.table].delete(condition))
 
-    def _ids(self, entity: Entity, condition: str) -> list[str]:
+    def _ids(self, entity: Entity, condition: Condition) -> list[str]:
         found: list[str] = self.tx[entity.table].scan(columns=["id"], filter=condition).to_arrow()["id"].to_pylist()
         return found
 
-    def _conditions(self, entity: Entity, where: Sequence[plan.Predicate]) -> Iterator[str]:
+    def _conditions(self, entity: Entity, where: Sequence[plan.Predicate]) -> Iterator[Condition]:
         """Filters that together hold for exactly the rows that satisfy all predicates, and no row twice.
 
         Lance is given what it can tell exactly. When that is not all, the rows are found first and named by their ids.
         """
-        from quire.graph.query.filters import Filters
-        from quire.graph.query.known import Known
+        from quire.graph.query.known_values import Known
+        from quire.graph.query.pushed_filters import Filters
 
         known = Known(self.params, self.now)
         pushed = [Filters(plan.ROW, known).push(predicate) for predicate in where]
@@ -291,14 +300,15 @@ class _Run:
         for some in _in_parts(self._found(entity, where, known, text)):
             yield is_in("id", TEXT, some)
 
-    def _found(self, entity: Entity, where: Sequence[plan.Predicate], known: Any, filter: str) -> list[str]:
+    def _found(self, entity: Entity, where: Sequence[plan.Predicate], known: Any, filter: Condition) -> list[str]:
         """Ids of the rows that satisfy all predicates, among those that pass a filter."""
         import duckdb
 
-        from quire.graph.query.expr import Values, all_of
+        from quire.graph.query.duckdb_run import ENGINE
         from quire.graph.query.layout import Layout
-        from quire.graph.query.search import Searches
-        from quire.graph.query.terms import Terms
+        from quire.graph.query.search.search import Searches
+        from quire.graph.query.sql.expressions import Terms
+        from quire.graph.query.sql.fragments import Values, all_of
 
         read = {prop.id for prop in _properties(tuple(where))}
         properties = tuple(p for p in entity.defined.properties if p.id in read)
@@ -308,7 +318,7 @@ class _Run:
         condition = all_of(terms.predicate(predicate) for predicate in where)
         rows = self.tx[entity.table].scan(columns=list(place.columns.values()), filter=filter).to_arrow()
         shown = rows.select(list(place.columns.values())).rename_columns(list(place.columns))
-        with duckdb.connect() as connection:
+        with duckdb_engines.connected(ENGINE) as connection:
             connection.register(place.relation, shown)
             try:
                 found = connection.execute(
@@ -343,7 +353,7 @@ def _is_bare(entity: Entity, values: Mapping[str, Any]) -> bool:
     return any(values.get(one.text.column) is not None and values[one.vector.column] is None for one in made(entity))
 
 
-def _together(statement: plan.Statement) -> Any:
+def _together(statement: plan.MutationStatement) -> Any:
     """Inserts of one type stay together; every other statement stands alone."""
     return statement.entity.id if isinstance(statement, plan.Insert) else id(statement)
 
@@ -385,14 +395,14 @@ def _taken(entity: Entity, error: KeyConflict) -> KeyConflict:
     ids = [key["id"] for key in error.fields.get("keys", ())]
     return KeyConflict(
         f"{entity.name} {', '.join(map(repr, ids))} exists already.",
-        next="Leave the id out to get a new one, or update the one that is there.",
+        next="Leave the id out to get a new one, or update the existing one.",
         type=entity.name,
         keys=ids,
     )
 
 
 def _missing(entity: Entity, name: str) -> Exception:
-    found = Found()
+    found = Violations()
     found.add([Violation(entity.name, "required", f"{entity.name}: {name} is required and missing.", property=name)])
     return found.error()
 

@@ -111,10 +111,10 @@ class Type(Stored, frozen=True, omit_defaults=True):
             return self._vector(given)
         if self.many:
             if isinstance(given, str | bytes) or not isinstance(given, Sequence):
-                raise Wrong(f"is a list of {self.base}, not {_shown(given)}")
+                raise Wrong(f"must be a list of {self.base}, not {_shown(given)}")
             items = [self._one(item) for item in given]
             if any(item is None for item in items):
-                raise Wrong("has a null in its list")
+                raise Wrong("must not have a null in its list")
             return items
         return self._one(given)
 
@@ -127,7 +127,7 @@ class Type(Stored, frozen=True, omit_defaults=True):
             return _float(self.base, given)
         if self.base == "enum":
             if not isinstance(given, str) or given not in self.values:
-                raise Wrong(f"is one of {', '.join(self.values)}, not {_shown(given)}")
+                raise Wrong(f"must be one of {', '.join(self.values)}, not {_shown(given)}")
             return given
         return _READERS[self.base](given)
 
@@ -135,9 +135,9 @@ class Type(Stored, frozen=True, omit_defaults=True):
         if hasattr(given, "tolist"):
             given = given.tolist()
         if isinstance(given, str | bytes) or not isinstance(given, Sequence):
-            raise Wrong(f"is a vector of {self.size} numbers, not {_shown(given)}")
+            raise Wrong(f"must be a vector of {self.size} numbers, not {_shown(given)}")
         if len(given) != self.size:
-            raise Wrong(f"has {self.size} dimensions, not {len(given)}")
+            raise Wrong(f"must have {self.size} dimensions, not {len(given)}")
         return [_float("F32", item) for item in given]
 
     def text(self, value: Any) -> str:
@@ -189,23 +189,23 @@ def _integer(base: str, given: Any) -> int:
     elif isinstance(given, decimal.Decimal) and given.is_finite() and given == given.to_integral_value():
         given = int(given) if given.adjusted() < LARGEST_DIGITS else given
     if isinstance(given, bool) or not hasattr(given, "__index__"):
-        raise Wrong(f"is a whole number ({base}), not {_shown(given)}")
+        raise Wrong(f"must be a whole number ({base}), not {_shown(given)}")
     value = given.__index__()
     low, high = INTEGERS[base]
     if not low <= value <= high:
-        raise Wrong(f"is between {low} and {high} ({base}), not {_shown(value)}")
+        raise Wrong(f"must be between {low} and {high} ({base}), not {_shown(value)}")
     return int(value)
 
 
 def _float(base: str, given: Any) -> float:
     if isinstance(given, bool) or not (isinstance(given, int | float) or hasattr(given, "__float__")):
-        raise Wrong(f"is a number ({base}), not {_shown(given)}")
+        raise Wrong(f"must be a number ({base}), not {_shown(given)}")
     try:
         value = float(given)
     except (OverflowError, ValueError, TypeError):
-        raise Wrong(f"is a number ({base}), not {_shown(given)}") from None
+        raise Wrong(f"must be a number ({base}), not {_shown(given)}") from None
     if not math.isfinite(value) or (base == "F32" and abs(value) > _F32):
-        raise Wrong(f"is a finite number ({base}), not {_shown(given)}")
+        raise Wrong(f"must be a finite number ({base}), not {_shown(given)}")
     value += 0.0  # minus zero is zero: indexes tell them apart, and joins do not
     # As it is stored: an id that is made of it must be the same before and after.
     return float(struct.unpack("f", struct.pack("f", value))[0]) if base == "F32" else value
@@ -213,17 +213,17 @@ def _float(base: str, given: Any) -> float:
 
 def _string(given: Any) -> str:
     if not isinstance(given, str):
-        raise Wrong(f"is text, not {_shown(given)}")
+        raise Wrong(f"must be text, not {_shown(given)}")
     try:
         given.encode()
     except UnicodeEncodeError:
-        raise Wrong("is text that is no valid Unicode") from None
+        raise Wrong("is not valid Unicode text") from None
     return given
 
 
 def _bool(given: Any) -> bool:
     if not isinstance(given, bool) and type(given).__name__ not in ("bool_", "bool"):
-        raise Wrong(f"is true or false, not {_shown(given)}")
+        raise Wrong(f"must be true or false, not {_shown(given)}")
     return bool(given)
 
 
@@ -232,7 +232,7 @@ def _date(given: Any) -> dt.date:
         # Frames have no type for dates: midnight is one.
         if given == given and given.time() == dt.time() and not getattr(given, "nanosecond", 0):
             return given.date()
-        raise Wrong(f"is a date without a time of day, not {_shown(given)}")
+        raise Wrong(f"must be a date without a time of day, not {_shown(given)}")
     if isinstance(given, dt.date):
         return given
     if isinstance(given, str) and re.fullmatch(r"\d{4}-\d{2}-\d{2}", given):
@@ -240,32 +240,32 @@ def _date(given: Any) -> dt.date:
             return dt.date.fromisoformat(given)
         except ValueError:
             pass
-    raise Wrong(f'is a date like "2024-12-31", not {_shown(given)}')
+    raise Wrong(f'must be a date like "2024-12-31", not {_shown(given)}')
 
 
 def _datetime(given: Any) -> dt.datetime:
     if isinstance(given, str):
         if _FINER.search(given):
-            raise Wrong(f"is a time in whole microseconds, not {_shown(given)}")
+            raise Wrong(f"must be a time in whole microseconds, not {_shown(given)}")
         try:
             given = dt.datetime.fromisoformat(given)
         except ValueError:
-            raise Wrong(f'is a time like "2024-12-31T12:00:00Z", not {_shown(given)}') from None
+            raise Wrong(f'must be a time like "2024-12-31T12:00:00Z", not {_shown(given)}') from None
     elif hasattr(given, "to_pydatetime"):
         if given != given:  # a time of pandas that is none
-            raise Wrong(f'is a time like "2024-12-31T12:00:00Z", not {_shown(given)}')
+            raise Wrong(f'must be a time like "2024-12-31T12:00:00Z", not {_shown(given)}')
         if given.nanosecond:
-            raise Wrong(f"is a time in whole microseconds, not {_shown(given)}")
+            raise Wrong(f"must be a time in whole microseconds, not {_shown(given)}")
         given = given.to_pydatetime()
     if not isinstance(given, dt.datetime):
-        raise Wrong(f'is a time like "2024-12-31T12:00:00Z", not {_shown(given)}')
+        raise Wrong(f'must be a time like "2024-12-31T12:00:00Z", not {_shown(given)}')
     if given.tzinfo is None:
         given = given.replace(tzinfo=dt.UTC)
     found: dt.datetime = given
     try:
         return found.astimezone(dt.UTC)
     except OverflowError:
-        raise Wrong(f"is a time within the calendar, not {_shown(given)}") from None
+        raise Wrong(f"must be a time within the years 1 to 9999, not {_shown(given)}") from None
 
 
 def _blob(given: Any) -> bytes:
@@ -275,8 +275,8 @@ def _blob(given: Any) -> bytes:
         try:
             return base64.b64decode(given[7:], validate=True)
         except (binascii.Error, ValueError):
-            raise Wrong("is a blob, but what follows base64: is no base64") from None
-    raise Wrong(f'is a blob, written as "base64:…", not {_shown(given)}')
+            raise Wrong("is not valid base64 after base64:") from None
+    raise Wrong(f'must be a blob, written as "base64:…", not {_shown(given)}')
 
 
 _READERS = {"String": _string, "Bool": _bool, "Date": _date, "DateTime": _datetime, "Blob": _blob}

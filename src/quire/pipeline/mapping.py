@@ -23,33 +23,32 @@ Expressions are DuckDB's SQL over one row of the source, on both engines.
 from __future__ import annotations
 
 import os
-from pathlib import Path, PurePath
+from pathlib import Path
 from typing import Any, Literal
 
 import msgspec
 
+from quire.arguments import checked
 from quire.errors import InvalidInput, NotFound
-from quire.store import inputs
+from quire.prompt import Escaped, one_line
+from quire.rowfiles import inputs
+from quire.rowfiles.csv import CsvForm
+from quire.rowfiles.kinds import Format, Kind, kind_of
 
-Format = Literal["jsonl", "csv", "parquet", "arrow"]
 Mode = Literal["append", "insert", "merge", "overwrite"]
 MODES: tuple[Mode, ...] = ("append", "insert", "merge", "overwrite")
 
-SUFFIXES: dict[str, Format] = {
-    ".jsonl": "jsonl",
-    ".ndjson": "jsonl",
-    ".json": "jsonl",
-    ".csv": "csv",
-    ".parquet": "parquet",
-    ".pq": "parquet",
-    ".arrow": "arrow",
-    ".feather": "arrow",
-    ".ipc": "arrow",
-}
-COMPRESSED = {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd"}
+
+class Bounded(Escaped):
+    """Shows itself as structs do, cut to a line."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return one_line(super().__repr__())
 
 
-class Column(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class Column(Bounded, msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One column: exactly one of a column of the source, a value, or SQL over the row."""
 
     column: str | None = None
@@ -59,11 +58,28 @@ class Column(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The SQL type that it is made before it is fitted to the table."""
 
     def problem(self) -> str | None:
+        """Why it says nothing usable; None when it does."""
         given = (self.column is not None) + (self.value is not msgspec.UNSET) + (self.sql is not None)
-        return None if given == 1 else "says not exactly one of column, value and sql"
+        return None if given == 1 else "needs exactly one of column, value and sql"
 
 
-class Feed(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class Csv(Bounded, msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """How CSV files are written, where they are not as most are."""
+
+    delimiter: str | None = None
+    quote: str | None = None
+    null: str | None = None
+    """The unquoted text that means null."""
+    header: bool = True
+    """Without one, columns are called f0, f1, and so on."""
+    encoding: str | None = None
+
+    def form(self) -> CsvForm:
+        """The form in which they are read."""
+        return CsvForm.of(self.delimiter, self.quote, self.null, self.header, self.encoding)
+
+
+class Feed(Bounded, msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One source, for one table or one type of the graph."""
 
     files: str | list[str] | None = None
@@ -74,6 +90,7 @@ class Feed(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     columns: dict[str, str | Column] | None = None
     where: str | None = None
     format: Format | None = None
+    csv: Csv | None = None
     mode: Mode | None = None
     on: str | list[str] | None = None
     """The columns by which rows of a table are merged or inserted; its key if nothing is said."""
@@ -84,11 +101,18 @@ class Feed(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return str(self.table or self.node or self.edge)
 
     @property
+    def stored_as(self) -> str:
+        """The table that its rows lie in."""
+        return str(self.table) if not self.is_graph else f"node:{self.node}" if self.node else f"edge:{self.edge}"
+
+    @property
     def is_graph(self) -> bool:
+        """Whether it feeds a type of the graph."""
         return self.table is None
 
     @property
     def keys(self) -> tuple[str, ...] | None:
+        """The columns of `on`."""
         if self.on is None:
             return None
         return (self.on,) if isinstance(self.on, str) else tuple(self.on)
@@ -100,23 +124,14 @@ class Feed(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         for name in names:
             matches = inputs.expand(name, base, options)
             if not matches or (not inputs.is_remote(matches[0]) and not os.path.isfile(matches[0])):
-                raise NotFound(f"No file matches {name!r}.", next="Check the name.", file=name)
+                raise NotFound(f"No file matches {name!r}.", next="Check the path.", file=name)
             # A worker may be in another directory.
             found += [path if inputs.is_remote(path) else os.path.abspath(path) for path in matches]
         return list(dict.fromkeys(found))
 
-    def format_of(self, path: str) -> Format:
-        suffixes = [s.lower() for s in PurePath(path).suffixes]
-        if suffixes and suffixes[-1] in COMPRESSED:
-            suffixes.pop()
-        kind = self.format or (SUFFIXES.get(suffixes[-1]) if suffixes else None)
-        if kind is None:
-            raise InvalidInput(
-                f"The name {path!r} does not say what format the file has.",
-                next=f"Say format: {', '.join(dict.fromkeys(SUFFIXES.values()))}.",
-                file=path,
-            )
-        return kind
+    def kind_of(self, path: str) -> Kind:
+        """The kind of a file: what the feed says, otherwise what its name says."""
+        return kind_of(path, self.format)
 
     def mapped(self) -> dict[str, Column] | None:
         """Columns of the target by name, or None for those of the source."""
@@ -127,9 +142,11 @@ class Feed(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     def problem(self) -> str | None:
         """What is wrong with it, if anything is."""
         if (self.files is None) == (self.frame is None):
-            return "says not exactly one of files and frame"
+            return "needs exactly one of files and frame"
         if sum(name is not None for name in (self.table, self.node, self.edge)) != 1:
-            return "says not exactly one of table, node and edge"
+            return "needs exactly one of table, node and edge"
+        if self.csv is not None:
+            self.csv.form()
         if self.is_graph and (self.on is not None or self.mode == "insert"):
             return "feeds a type of the graph, whose rows are known by their ids: on and insert are for tables"
         for name, column in (self.mapped() or {}).items():
@@ -139,7 +156,7 @@ class Feed(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return None
 
 
-class Pipeline(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class Pipeline(Bounded, msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Everything that is loaded in one commit."""
 
     sources: list[Feed]
@@ -151,12 +168,15 @@ class Pipeline(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The folder that relative names of files start from; in a file, seen from the folder of that file."""
 
     def check(self) -> Pipeline:
+        """The same mapping; `InvalidInput` if it contradicts itself."""
         if not self.sources:
             raise InvalidInput("The pipeline has no sources.", next="Name files and what they feed.")
         for number, feed in enumerate(self.sources, start=1):
             wrong = feed.problem()
             if wrong is None and feed.is_graph and (feed.mode or self.mode) == "insert":
-                wrong = "feeds a type of the graph, for which there is no mode insert: say append, merge or overwrite"
+                wrong = (
+                    "feeds a type of the graph, and mode insert works for tables only: use append, merge or overwrite"
+                )
             if wrong is not None:
                 raise InvalidInput(
                     f"Source {number} of the pipeline ({feed.target}) {wrong}.",
@@ -182,10 +202,11 @@ def tolerance(given: bool | int | str) -> tuple[int | None, float | None]:
         if 0 <= share <= 1:
             return None, share
     raise InvalidInput(
-        f"{given!r} does not say how many rows may be left out.", next='Say true, false, a number, or a share: "1%".'
+        f"skip_rejects={given!r} is not a limit.", next='Use true, false, a number, or a share such as "1%".'
     )
 
 
+@checked
 def read_pipeline(source: str | os.PathLike[str] | dict[str, Any] | Pipeline) -> Pipeline:
     """A pipeline from a YAML or JSON file, or from what such a file holds."""
     if isinstance(source, Pipeline):
@@ -196,8 +217,8 @@ def read_pipeline(source: str | os.PathLike[str] | dict[str, Any] | Pipeline) ->
     try:
         text = path.read_text("utf-8")
     except FileNotFoundError:
-        raise NotFound(f"There is no file {path}.", next="Check the name.", file=str(path)) from None
-    except (OSError, UnicodeDecodeError) as error:
+        raise NotFound(f"There is no file {path}.", next="Check the path.", file=str(path)) from None
+    except (OSError, ValueError) as error:
         raise InvalidInput(f"{path} cannot be read: {error}.", next="Check it.", file=str(path)) from None
     import yaml  # type: ignore[import-untyped]
 
@@ -205,7 +226,7 @@ def read_pipeline(source: str | os.PathLike[str] | dict[str, Any] | Pipeline) ->
         read = yaml.safe_load(text)
     except yaml.YAMLError as error:
         said = " ".join(str(error).split())
-        raise InvalidInput(f"{path} is no YAML: {said}.", next="Correct it.", file=str(path)) from None
+        raise InvalidInput(f"{path} is not valid YAML: {said}.", next="Correct it.", file=str(path)) from None
     if isinstance(read, dict) and isinstance(read.get("base", "."), str):
         read = {**read, "base": os.path.join(path.parent, read.get("base", "."))}
     return _converted(read, str(path))
@@ -220,7 +241,7 @@ def _converted(given: Any, name: str) -> Pipeline:
 
 def _advice(said: str) -> str:
     """What may stand where a word is none of those that are known."""
-    for field, words in (("mode", MODES), ("format", tuple(dict.fromkeys(SUFFIXES.values())))):
+    for field, words in (("mode", MODES), ("format", tuple(Kind))):
         if said.startswith("Invalid enum value") and said.endswith(f".{field}`"):
-            return f"{field} is one of {', '.join(words)}."
+            return f"{field} must be one of {', '.join(words)}."
     return "See the guide on pipelines."

@@ -4,83 +4,43 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
+from quire.arguments import checked
 from quire.errors import IntegrityError, InvalidInput, KeyConflict
-from quire.formats import Handed
-from quire.formats.lance import tasks
-from quire.graph.integrity import Found
+from quire.formats import Handed, task_table, tasks
+from quire.graph.integrity import Violations
 from quire.graph.integrity.violations import Violation
-from quire.lake import Lake, Receipt, Transaction, TransactionTable, engines
-from quire.pipeline import fitting, graphs
-from quire.pipeline.files import Piece, grouped, pieces
-from quire.pipeline.frames import on_frame
-from quire.pipeline.keyed import Clash, Keys, clashes
+from quire.graph.load.receipt import SHOWN
+from quire.lake import Lake, Transaction, TransactionTable, engines
+from quire.lake.handles import store_of
+from quire.lake.key_files import KeyFiles
+from quire.pipeline import check, graph_feeds
+from quire.pipeline.key_check import Clash, Keys, clashes
+from quire.pipeline.map_rows import refuse_lacking
 from quire.pipeline.mapping import MODES, Feed, Mode, Pipeline, read_pipeline, tolerance
-from quire.pipeline.parts import Batches, Care, IntoTable
-from quire.pipeline.rows import refuse_lacking
-from quire.spark.keys import KeyFiles
-from quire.store import inputs
-from quire.store.credentials import carried
+from quire.pipeline.result import Fed, Loaded, again, told_name
+from quire.pipeline.task import Batches, Care, IntoTable, Piece, on_frame
+from quire.progress import Progress
+from quire.rowfiles import inputs
+from quire.rowfiles.csv import PLAIN
+from quire.rowfiles.files import grouped
+from quire.rowfiles.kinds import Kind
+from quire.rowfiles.rejects import RejectFolder
+from quire.store.forwarded_credentials import carried
 
 if TYPE_CHECKING:
-    from quire.lake.tokens import Token
+    from quire.lake.commit.tokens import Token
 
-SHOWN = 20
-"""So many violations are kept with the result."""
 SMALL = 100_000
 """Keys of a table that the driver compares itself: a Spark job takes longer."""
 LARGEST = 5_000_000
 """And so many rows of the table at most."""
 
-Progress = Callable[[str, int, int], None]
-"""What is being done, how much of all is done, and how much there is: `progress("read", 3, 8)`. A file or a part of one
-counts, and so does staging a table and the commit; the count never goes back."""
 
-
-@dataclass
-class Fed:
-    """What was done to one table or type."""
-
-    inserted: int = 0
-    updated: int = 0
-    removed: int = 0
-    rejected: int = 0
-    files: int = 0
-
-
-@dataclass(frozen=True)
-class Loaded:
-    """Rows by table and type, and the proof of the commit."""
-
-    mode: str
-    tables: dict[str, Fed] = field(default_factory=dict)
-    """By table and by type of the graph; as `node:Person` where a table is called so too."""
-    rejected: int = 0
-    dry_run: bool = False
-    violations: tuple[Violation, ...] = ()
-    """Why rows were left out: the first of them."""
-    receipt: Receipt | None = None
-
-    @property
-    def rows(self) -> int:
-        """How many rows are there by this load."""
-        return sum(fed.inserted + fed.updated for fed in self.tables.values())
-
-    def to_dict(self) -> dict[str, Any]:
-        return {
-            "mode": self.mode,
-            "commit": self.receipt.commit if self.receipt else None,
-            "tables": {name: asdict(fed) for name, fed in self.tables.items()},
-            "rows": self.rows,
-            "rejected": self.rejected,
-            "dry_run": self.dry_run,
-            "violations": [v.to_dict() for v in self.violations],
-        }
-
-
+@checked
 def run(
     lake: Lake,
     pipeline: str | os.PathLike[str] | dict[str, Any] | Pipeline,
@@ -108,33 +68,44 @@ def run(
     Rows that break a rule refuse the load with one `IntegrityError` that names file, line, column and rule, and nothing
     is committed. With `skip_rejects` it goes on without them: without any number (True), a number, or a share ("1%") of
     all rows; more than that refuse it. `rejects` is a folder or an address to which they are written as NDJSON.
-    What is given here wins over what the pipeline says; `base` is the folder, or the address, that names of files
-    start from. `options` are those of `lake.transaction`.
+    What is given here wins over what the pipeline says, and its names of folders start from the working directory;
+    `base` is the folder, or the address, that names in the pipeline start from. `options` are those of
+    `lake.transaction`.
+
+    A run whose `token` was used reads and writes nothing: it tells what was done the first time (`repeated`).
     """
     plan = _planned(read_pipeline(pipeline), mode, rejects, skip_rejects, message, base)
     given = dict(frames or {})
     _check_frames(plan, given)
-    located = carried(lake._core.store.scheme, lake._core.store.options)
+    located = _options_of(lake)
     how: dict[str, Any] = {"token": token, "fresh": True, **dict(options or {})}
-    done = Loaded(plan.mode)  # if the token was used before, there is nothing to do
-    with lake.transaction(plan.message, **how) as tx:
-        # In here, so that a run whose token was used is at its end also when its files are gone.
+    tx = lake.transaction(plan.message, **how)
+    first = tx.repeated()
+    if first is not None:
+        return again(plan, first, dry_run=dry_run)
+    done = Loaded(plan.mode)
+    with tx:
         sources = _pieces(plan, located)
         session = engines.chosen(engine, lambda: size_of(lake, plan))
         care = _care(plan, tx, max_errors, located)
-        fitting.check(tx, plan, sources)
+        check.check(tx, plan, sources)
         bar = Bar(progress, len(sources) + len(plan.sources) + 1)
-        work = _Run(session, tx, plan, care, bar, embedder, collects=dry_run)
+        work = PipelineRun(session, tx, plan, care, bar, embedder, collects=dry_run)
         done = work.run(sources, given)
+        tx.left_out = Counter({name: fed.rejected for name, fed in done.tables.items() if fed.rejected})
         work.bar.tell("commit")
         if dry_run:
             tx.discard()
-        elif tx.receipt is None:
+        elif tx.status != "committed":
             tx.commit()
         work.bar.add("commit")
+    first = None if dry_run else tx.repeated()
+    if first is not None:  # somebody else was faster
+        return again(plan, first)
     return replace(done, dry_run=dry_run, receipt=None if dry_run else tx.receipt)
 
 
+@checked
 def size_of(
     lake: Lake,
     pipeline: str | os.PathLike[str] | dict[str, Any] | Pipeline,
@@ -142,7 +113,7 @@ def size_of(
 ) -> int:
     """Bytes of all files that a pipeline reads."""
     plan = _planned(read_pipeline(pipeline), None, None, None, None, base)
-    options = carried(lake._core.store.scheme, lake._core.store.options)
+    options = _options_of(lake)
     paths = {path for feed in plan.sources for path in feed.paths(plan.base, options)}
     return sum(inputs.size_of(path, options if inputs.is_remote(path) else None) for path in paths)
 
@@ -156,11 +127,17 @@ def _planned(plan: Pipeline, mode: Any, rejects: Any, skip: Any, message: str | 
         sources,
         plan.mode if mode is None else mode,
         plan.message if message is None else message,
-        plan.rejects if rejects is None else os.fspath(rejects),
+        plan.rejects if rejects is None else _from_here(rejects),
         plan.skip_rejects if skip is None else skip,
         plan.base if base is None else os.fspath(base),
     )
     return found.check()
+
+
+def _from_here(place: str | os.PathLike[str]) -> str:
+    """A place that a caller names: seen from the working directory, unlike one that a pipeline names."""
+    text = os.fspath(place)
+    return text if inputs.is_remote(text) else os.path.abspath(text.removeprefix("file://"))
 
 
 def _moded(feed: Feed, mode: Mode) -> Feed:
@@ -183,10 +160,11 @@ def _pieces(plan: Pipeline, options: dict[str, str]) -> list[tuple[Feed, Piece]]
     for feed in plan.sources:
         for path in feed.paths(plan.base, options):
             mine = options if inputs.is_remote(path) else {}
-            format = feed.format_of(path)
+            form = PLAIN if feed.csv is None else feed.csv.form()
+            file = Piece(path, feed.kind_of(path), form, options=mine)
             # The graph's loader tells every line by its number in the file, which a part of JSON does not know.
-            apart = format == "parquet" or not feed.is_graph
-            found += [(feed, piece) for piece in pieces(path, format, mine, apart=apart)]
+            apart = file.kind is Kind.parquet or not feed.is_graph
+            found += [(feed, piece) for piece in (file.shares() if apart else [file])]
     several = Counter(id(feed) for feed, _ in found)
     return [(feed, replace(piece, alone=several[id(feed)] == 1)) for feed, piece in found]
 
@@ -197,7 +175,8 @@ def _care(plan: Pipeline, tx: Transaction, most: int, options: dict[str, str]) -
     place = plan.rejects
     if place is not None and not inputs.is_remote(place):
         place = os.path.abspath(place if inputs.is_remote(plan.base) else os.path.join(plan.base, place))
-    return Care(max(1, most), skip, place, tx.write[:12], options if place and inputs.is_remote(place) else {})
+    mine = options if place and inputs.is_remote(place) else {}
+    return Care(max(1, most), skip, RejectFolder(place, tx.write[:12], mine))
 
 
 @dataclass
@@ -238,8 +217,26 @@ class _Written:
         return sum(part["rows"] for part in self.parts)
 
 
+def _options_of(lake: Lake) -> dict[str, str]:
+    """The storage options of a lake, with which tasks read files in buckets."""
+    store = store_of(lake)
+    return carried(store.scheme, store.options)
+
+
+@dataclass(frozen=True)
+class _Read:
+    """Reads and writes the pieces of some groups; it is sent to tasks."""
+
+    intos: list[IntoTable]
+    pieces: list[Piece]
+    groups: list[list[int]]
+
+    def __call__(self, number: int) -> engines.Answer:
+        return {"parts": [self.intos[n](self.pieces[n], n)[0] for n in self.groups[number]]}, b""
+
+
 @dataclass
-class _Run:
+class PipelineRun:
     session: Any
     tx: Transaction
     plan: Pipeline
@@ -248,13 +245,13 @@ class _Run:
     embedder: Any = None
     collects: bool = False
     """Whether what is wrong with tables does not keep it from looking at the graph."""
-    found: Found = field(default_factory=Found)
+    found: Violations = field(default_factory=Violations)
     rejected: Counter[str] = field(default_factory=Counter)
     rows: int = 0
     """Rows that were read and not rejected."""
 
     def run(self, sources: Sequence[tuple[Feed, Piece]], frames: Mapping[str, Any]) -> Loaded:
-        self.found = Found(self.care.most)
+        self.found = Violations(self.care.most)
         done: dict[str, Fed] = {}
         failed: list[IntegrityError] = []
         for step in (self._tables, self._graph):
@@ -264,13 +261,14 @@ class _Run:
                 if not self.collects:
                     raise
                 failed.append(error)
-                self.found, self.rejected = Found(self.care.most), Counter()
+                self.found, self.rejected = Violations(self.care.most), Counter()
         if failed:
             raise _together(failed, self.care.most)
         for name, count in self.rejected.items():
             done.setdefault(name, Fed()).rejected = count
         total = sum(self.rejected.values())
-        return Loaded(self.plan.mode, done, total, violations=tuple(self.found.violations[:SHOWN]))
+        some = tuple(self.found.violations[:SHOWN])
+        return Loaded(self.plan.mode, done, total, violations=some, violation_count=self.found.count)
 
     def _tables(self, sources: Sequence[tuple[Feed, Piece]], frames: Mapping[str, Any]) -> dict[str, Fed]:
         feeds = [feed for feed in self.plan.sources if not feed.is_graph]
@@ -299,13 +297,10 @@ class _Run:
         some = [piece for _, piece in given]
         groups = grouped([piece.size for piece in some], engines.slots(self.session))
 
-        def work(number: int) -> engines.Answer:
-            return {"parts": [intos[n](some[n], n)[0] for n in groups[number]]}, b""
+        def tell(what: str, done: int, total: int | None) -> None:
+            self.bar.tell("read", len(some) * done // (total or 1))
 
-        def tell(done: int, total: int) -> None:
-            self.bar.tell("read", len(some) * done // max(total, 1))
-
-        answers = engines.tasks_on(self.session, tell)(len(groups), work)
+        answers = engines.tasks_on(self.session, tell)(len(groups), _Read(intos, some, groups))
         heads = [head for answer, _ in answers for head in answer["parts"]]
         refuse_lacking([(feed, head["met"]) for (feed, _), head in zip(given, heads, strict=True)])
         for (feed, piece), head in zip(given, heads, strict=True):
@@ -314,7 +309,7 @@ class _Run:
         for number, feed in enumerate(f for f in feeds if f.frame is not None):
             into = replace(found[feed.target].into, feed=feed)
             source = Batches(f"frame {feed.frame}", [])
-            for head in on_frame(self.session, frames[str(feed.frame)], into, source, len(some) + number):
+            for head in on_frame(self.session, frames[str(feed.frame)], into, source.path, len(some) + number):
                 self._take(found[feed.target], head, source)
         return found
 
@@ -341,7 +336,7 @@ class _Run:
     def _check_alike(self, one: Feed, other: Feed) -> None:
         if (self._mode(one), one.keys) != (self._mode(other), other.keys):
             raise InvalidInput(
-                f"Two sources feed table {one.target!r}, each in another mode or by other columns.",
+                f"Two sources feed table {one.target!r}, with different modes or key columns.",
                 next="Give them one mode, or load them in two pipelines.",
                 table=one.target,
             )
@@ -367,11 +362,12 @@ class _Run:
         rejected = sum(self.rejected.values())
         allowed = number if share is None else int(share * (self.rows + rejected))
         if allowed is not None and rejected > allowed:
+            self.found.stopped = share is None  # with a share, all rows were read
             error = self.found.error()
             if not any(feed.is_graph for feed in self.plan.sources if feed.target in self.rejected):
                 error.fields["subject"] = "tables"
-            if self.care.place is not None:
-                error.fields["rejects"] = self.care.place
+            if self.care.folder.writes:
+                error.fields["rejects"] = self.care.folder.address
             raise error
 
     # -- into the transaction ---------------------------------------------------------------------------------
@@ -402,7 +398,8 @@ class _Run:
         if not on:
             table.hand_in(Handed("append", fragments))
             return Fed(inserted=one.rows)
-        place, paths = table.target(), tuple(tasks.paths_of(fragments))
+        place = table.target()
+        paths = tuple(tasks.paths_of(place, fragments))
         session = None if self._is_small(table, one.rows) else self.session
         keys = KeyFiles(session, place, paths, on, one.rows, table.name, on == table.key)
         handed = Handed("upsert" if mode == "merge" else "insert", fragments, on, keys.seek)
@@ -439,8 +436,9 @@ class _Run:
 
     def _keys(self, one: _Written, existing: bool) -> Keys:
         table = self.tx[one.feeds[0].target]
-        place, paths = table.target(), tuple(tasks.paths_of(one.fragments))
-        old = tuple(tasks.fragments_of(place)) if existing else ()
+        place = table.target()
+        paths = tuple(tasks.paths_of(place, one.fragments))
+        old = tuple(task_table(place).parts()) if existing else ()
         return Keys(table.name, place, paths, one.into.output.on, one.rows, old)
 
     def _leave_out(self, one: _Written, count: int, some: Sequence[Clash], why: str) -> None:
@@ -453,9 +451,9 @@ class _Run:
             if clash.why == "twice":
                 said = f"The key {key} of table {one.feeds[0].target!r} is in the data more than once."
             by_part.setdefault(part, {})[position] = said
-        numbers = list(by_part)
+        numbers, place = list(by_part), one.into.output.place
         jobs = [
-            (tasks.paths_of(one.parts[n]["written"]), one.parts[n]["lines"], one.sources[n], by_part[n])
+            (tasks.paths_of(place, one.parts[n]["written"]), one.parts[n]["lines"], one.sources[n], by_part[n])
             for n in numbers
         ]
         into = one.into
@@ -478,14 +476,14 @@ class _Run:
         feeds = [feed for feed in self.plan.sources if feed.is_graph]
         given = [(f, p) for f, p in sources if f.is_graph]
         done: dict[str, Fed] = {}
-        for number, (mode, mine) in enumerate(graphs.in_order([(self._mode(feed), feed) for feed in feeds])):
+        for number, (mode, mine) in enumerate(graph_feeds.in_order([(self._mode(feed), feed) for feed in feeds])):
             some = [(f, p) for f, p in given if any(f is feed for feed in mine)]
-            loaded = graphs.load(self, mode, mine, some, frames, number)
+            loaded = graph_feeds.load(self, mode, mine, some, frames, number)
             self.bar.add("stage", len(mine) + len(some))
-            self.found.add(loaded.violations, loaded.rejected)
+            self.found.add(loaded.violations, loaded.violation_count)
             self.rows += loaded.rows
             for type, one in loaded.types.items():
-                name = self._told_name(type, mine)
+                name = told_name(self.plan, next(feed for feed in mine if feed.target == type))
                 fed = done.setdefault(name, Fed())
                 fed.inserted, fed.updated = fed.inserted + one.inserted, fed.updated + one.updated
                 fed.removed += one.removed
@@ -494,21 +492,15 @@ class _Run:
         self._judge(last=True)
         return done
 
-    def _told_name(self, type: str, feeds: Sequence[Feed]) -> str:
-        """A type as it is told to people: with its kind where a table or a type of the other kind has the name too."""
-        kind = "node" if any(feed.node == type for feed in feeds) else "edge"
-        names = [(feed.table, feed.node, feed.edge) for feed in self.plan.sources]
-        kinds = sum(any(name[place] == type for name in names) for place in range(3))
-        return type if kinds < 2 else f"{kind}:{type}"
-
 
 def _together(errors: Sequence[IntegrityError], most: int) -> IntegrityError:
     """What is wrong with tables and with the graph, as one error."""
     if len(errors) == 1:
         return errors[0]
-    found = Found(most)
+    found = Violations(most)
     for error in errors:
         found.add([Violation(**v) for v in error.fields["violations"]], error.fields["count"])
+        found.stopped = found.stopped or error.fields["stopped"]
     made = found.error()
     made.fields["subject"] = "rows"
     return made
@@ -517,9 +509,10 @@ def _together(errors: Sequence[IntegrityError], most: int) -> IntegrityError:
 def _starts(one: _Written) -> list[tuple[int, int]]:
     """For every data file: which part it is of, and the position of its first row there."""
     found: list[tuple[int, int]] = []
+    table = task_table(one.into.output.place)
     for number, part in enumerate(one.parts):
         at = 0
-        for rows in tasks.rows_of(part["written"]):
+        for file in table.new_files(part["written"]):
             found.append((number, at))
-            at += rows
+            at += file.rows
     return found

@@ -8,16 +8,17 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator, Sequence
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from quire.errors import ColumnNotFound
-from quire.formats.lance.tasks import picked
-from quire.lake.diff import Pair, RowDiff, What, compare
+from quire.formats.tasks import grouped, picked
+from quire.lake.feed.blocks import ADDED
+from quire.lake.read.diff import Pair, RowDiff, What, compare
 from quire.spark import jobs, types
-from quire.spark.keys import grouped
-from quire.spark.reading import frame as table_frame
+from quire.spark.read import frame as table_frame
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -116,6 +117,21 @@ def whole(spark: SparkSession, held: Table, wanted: bool, columns: Sequence[str]
     """All rows of a table, or none."""
     rows = table_frame(spark, held, columns)
     return rows if wanted else rows.limit(0)
+
+
+def told(
+    spark: SparkSession, schema: pa.Schema, parts: Sequence[tuple[str, DataFrame]], commit: tuple[str, int, datetime]
+) -> DataFrame:
+    """Rows that changed, with what is told of the change: the kind, and the commit with its number and its time."""
+    from pyspark.sql import functions as f
+
+    columns = types.spark_schema(types.readable(schema, "changes"))
+    found = spark.createDataFrame([], columns)
+    for kind, rows in parts:
+        for name, value in zip(ADDED, (kind, *commit), strict=True):
+            rows = rows.withColumn(name, f.lit(value).cast(columns[name].dataType))
+        found = found.unionByName(rows, allowMissingColumns=True)
+    return found
 
 
 # -- reading, shuffling, comparing -------------------------------------------------------------------------------------

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from quire.formats.rowfiles import FileKind
 from quire.lake import Lake, Snapshot
 from quire.lake.engines import Engine
-from quire.spark.reading import snapshot_of
+from quire.rowfiles.write import FileKind
+from quire.spark.read import snapshot_of
 
 
 def export(

@@ -8,14 +8,17 @@ them.
 from __future__ import annotations
 
 import json
+import threading
+import uuid
 import warnings
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
-from quire import errors
 from quire.errors import (
     AlreadyExists,
     Conflict,
+    EmbedderError,
     FormatError,
     InvalidInput,
     NotFound,
@@ -25,25 +28,117 @@ from quire.errors import (
     SnapshotExpired,
     StorageError,
 )
-from quire.lake.engines import Progress
-from quire.spark.watching import watched
+from quire.lake.engines import Answer, rebuilt
+from quire.progress import Progress
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
-Answer = tuple[dict[str, Any], bytes]
-"""What a task tells: something small as JSON, and bytes."""
+
+PAUSE = 0.2
+
+
+@contextmanager
+def watched(spark: Any, total: int, progress: Progress | None) -> Iterator[None]:
+    """Tell `progress` how many tasks of the jobs that this block runs are done."""
+    if progress is None:
+        yield
+        return
+    progress("tasks", 0, total)
+    if hasattr(spark, "registerProgressHandler") and not hasattr(spark, "_jsparkSession"):
+        with _connected(spark, total, progress):
+            yield
+    else:
+        with _polled(spark.sparkContext, total, progress):
+            yield
+    progress("tasks", total, total)
+
+
+@contextmanager
+def _polled(context: Any, total: int, progress: Progress) -> Iterator[None]:
+    """On a driver: its status tracker knows the jobs of a group."""
+    group, stop = f"quire-{uuid.uuid4().hex}", threading.Event()
+    before = context.getLocalProperty("spark.jobGroup.id"), context.getLocalProperty("spark.job.description")
+    context.setJobGroup(group, before[1] or "quire")
+
+    def poll() -> None:
+        tracker = context.statusTracker()
+        while not stop.wait(PAUSE):
+            with suppress(Exception):  # who is only watching must not fail
+                done = 0
+                for job in tracker.getJobIdsForGroup(group):
+                    info = tracker.getJobInfo(job)
+                    for stage in info.stageIds if info else ():
+                        known = tracker.getStageInfo(stage)
+                        done += known.numCompletedTasks if known else 0
+                progress("tasks", min(done, total), total)
+
+    thread = threading.Thread(target=poll, daemon=True, name="quire-progress")
+    thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        thread.join()
+        context.setLocalProperty("spark.jobGroup.id", before[0])
+        context.setLocalProperty("spark.job.description", before[1])
+
+
+@contextmanager
+def _connected(spark: Any, total: int, progress: Progress) -> Iterator[None]:
+    """Over Connect: the server tells its clients."""
+
+    def told(stages: Any, **_: Any) -> None:
+        done = sum(stage.num_completed_tasks for stage in stages or ())
+        progress("tasks", min(done, total), total)
+
+    spark.registerProgressHandler(told)
+    try:
+        yield
+    finally:
+        spark.removeProgressHandler(told)
+
+
+@contextmanager
+def described(spark: Any, text: str) -> Iterator[None]:
+    """Let Spark's UI show what the jobs of this block do, such as `quire: write documents`.
+
+    Whoever has described them already is right. Spark Connect shows its own.
+    """
+    if not hasattr(spark, "_jsparkSession") or spark.sparkContext.getLocalProperty("spark.job.description"):
+        yield
+        return
+    context = spark.sparkContext
+    context.setLocalProperty("spark.job.description", f"quire: {text}")
+    try:
+        yield
+    finally:
+        context.setLocalProperty("spark.job.description", None)
+
+
 OnRows = Callable[[Iterator["pa.RecordBatch"]], Answer]
 OnNumber = Callable[[int], Answer]
+OnPartition = Callable[[Iterator["pa.RecordBatch"], int], Answer]
 
 BATCH = 65_536
 """Rows that a task hands to Spark at once."""
 SHAPE = "partition int, head string, body binary"
-LASTING = (InvalidInput, NotFound, AlreadyExists, Conflict, Refused, SnapshotExpired, FormatError, PermissionDenied)
+LASTING = (
+    *(InvalidInput, NotFound, AlreadyExists, Conflict, Refused, SnapshotExpired, FormatError, PermissionDenied),
+    EmbedderError,  # it has asked again itself, and another attempt would pay again
+)
 """Errors with which every other attempt of a task would end too."""
 MARK = "quire-error: "
 """Begins the line by which the driver knows an error again that made a task fail."""
+
+
+def pickled(given: Any) -> bytes:
+    """Something as it is sent to executors."""
+    from pyspark import cloudpickle
+
+    found: bytes = cloudpickle.dumps(given)  # type: ignore[no-untyped-call]
+    return found
 
 
 def on_rows(frame: DataFrame, work: OnRows) -> list[Answer]:
@@ -51,15 +146,23 @@ def on_rows(frame: DataFrame, work: OnRows) -> list[Answer]:
     return _collected(mapped(frame, _answering(work), SHAPE))
 
 
-def on_numbers(
-    spark: SparkSession | None, count: int, work: OnNumber, progress: Progress | None = None
-) -> list[Answer]:
-    """Run `count` tasks that need no rows of Spark; each is given its number. Without Spark they run here, in turn.
+def on_partitions(frame: DataFrame, work: OnPartition) -> list[Answer]:
+    """The same for work that is given the number of its partition."""
+
+    def numbered(batches: Iterator[pa.RecordBatch]) -> Answer:
+        from pyspark import TaskContext
+
+        context = TaskContext.get()
+        return work(batches, context.partitionId() if context else 0)
+
+    return on_rows(frame, numbered)
+
+
+def on_numbers(spark: SparkSession, count: int, work: OnNumber, progress: Progress | None = None) -> list[Answer]:
+    """Run `count` tasks that need no rows of Spark; each is given its number.
 
     `progress` hears now and then how many are done.
     """
-    if spark is None:
-        return [work(number) for number in range(count)]
 
     def numbered(batches: Iterator[pa.RecordBatch]) -> Answer:
         [number] = [value for batch in batches for value in batch.column(0).to_pylist()]
@@ -72,7 +175,13 @@ def on_numbers(
 
 
 def source(
-    spark: SparkSession, count: int, work: Callable[[int], Iterable[pa.RecordBatch]], schema: Any, rows: int = 0
+    spark: SparkSession,
+    count: int,
+    work: Callable[[int], Iterable[pa.RecordBatch]],
+    schema: Any,
+    rows: int = 0,
+    *,
+    name: str = "",
 ) -> DataFrame:
     """A frame whose rows `count` tasks make; about `rows` of them in all.
 
@@ -90,11 +199,14 @@ def source(
         return spark.createDataFrame([], schema)
     each = max(1, rows // count)
     numbers = spark.range(0, count * each, 1, count)
-    return mapped(numbers.where(f"id % {each} = 0").selectExpr(f"id div {each} as id"), made, schema)
+    return mapped(numbers.where(f"id % {each} = 0").selectExpr(f"id div {each} as id"), made, schema, name)
 
 
-def mapped(frame: DataFrame, work: Any, schema: Any) -> DataFrame:
-    """`frame.mapInArrow`, which warns at every call about a pandas that it does not use here."""
+def mapped(frame: DataFrame, work: Any, schema: Any, name: str = "") -> DataFrame:
+    """`frame.mapInArrow`, which warns at every call about a pandas that it does not use here.
+
+    Spark's UI and its plans show the name.
+    """
 
     def marked(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         try:
@@ -103,6 +215,7 @@ def mapped(frame: DataFrame, work: Any, schema: Any) -> DataFrame:
             said = f"{type(error).__name__}: {error}"
             raise RuntimeError(f"{said}\n{MARK}{json.dumps(error.to_dict())}") from error
 
+    marked.__name__ = name or marked.__name__
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message=".*pandas", category=FutureWarning)
         return frame.mapInArrow(marked, schema)
@@ -153,7 +266,7 @@ def _collected(frame: DataFrame) -> list[Answer]:
     partitions = [row["partition"] for row in rows]
     if len(set(partitions)) != len(partitions):
         raise StorageError(
-            "Spark delivered two results of one task; which one counts nobody can tell.",
+            "Spark returned two results for one task.",
             next="Nothing was committed; run it again.",
         )
     answers = [(json.loads(row["head"]), bytes(row["body"])) for row in sorted(rows, key=lambda r: r["partition"])]
@@ -161,11 +274,3 @@ def _collected(frame: DataFrame) -> list[Answer]:
         if "error" in head:
             raise rebuilt(head["error"])
     return answers
-
-
-def rebuilt(told: dict[str, Any]) -> QuireError:
-    """The error that a task told of, as the class it was."""
-    known = {one.kind: one for one in vars(errors).values() if isinstance(one, type) and issubclass(one, QuireError)}
-    fields = {k: v for k, v in told.items() if k not in ("kind", "message", "next", "retryable")}
-    cls = known.get(told["kind"], QuireError)
-    return cls(told["message"], next=told["next"], retryable=told["retryable"], **fields)

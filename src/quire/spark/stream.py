@@ -11,11 +11,14 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import quire
+from quire.arguments import checked
 from quire.errors import InvalidInput, Unsupported
 from quire.lake import Lake
+from quire.lake.handles import epoch_of, hold_epoch, store_of
 from quire.ledger import StreamToken
-from quire.spark.writing import SparkTransaction
-from quire.store.credentials import carried
+from quire.prompt import Escaped
+from quire.spark.write import SparkTransaction
+from quire.store.forwarded_credentials import carried
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -23,14 +26,12 @@ if TYPE_CHECKING:
 WriteBatch = Callable[[SparkTransaction, "DataFrame"], None]
 
 
+@checked
 def sink(lake: Lake, write: WriteBatch, *, stream: str, message: str | None = None, retries: int = 10) -> Sink:
     """A function for `foreachBatch`: it calls `write(tx, batch)` and commits, once for every batch.
 
-        def write(tx, batch):
-            tx["events"].append(batch)
-            tx["devices"].upsert(batch.select("device", "time").dropDuplicates(["device"]), on="device")
-
-        events.writeStream.foreachBatch(quire.spark.sink(lake, write, stream="events")).start()
+    `events.writeStream.foreachBatch(quire.spark.sink(lake, write, stream="events")).start()` starts one. `write` gets a
+    `SparkTransaction` and the frame of the batch, and may change any number of tables.
 
     `stream` names the stream in the ledger. Batches are numbered by Spark's checkpoint: whoever starts with a new
     checkpoint and means to write everything again takes a new name, or all numbers that were used are skipped.
@@ -41,7 +42,7 @@ def sink(lake: Lake, write: WriteBatch, *, stream: str, message: str | None = No
     return Sink(lake, write, stream, message if message is not None else f"stream {stream}", retries)
 
 
-class Sink:
+class Sink(Escaped):
     """What `foreachBatch` calls. Over Spark Connect it is sent to the server, and opens the lake there."""
 
     def __init__(self, lake: Lake, write: WriteBatch, stream: str, message: str, retries: int) -> None:
@@ -63,22 +64,32 @@ class Sink:
             rows.unpersist()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        store = self.lake._core.store
+        store = store_of(self.lake)
         if store.scheme == "memory":
             raise Unsupported(
-                f"The lake {store.uri} is in the memory of this process, where no other can write.",
+                f"The lake {store.uri} is in memory, so other processes cannot write to it.",
                 next="Use a directory or a bucket.",
                 uri=store.uri,
             )
         options = carried(store.scheme, store.options)
-        return _opened, (store.uri, options, self.lake.branch_name, self.write, self.stream, self.message, self.retries)
+        held = epoch_of(self.lake)  # what is opened there is as old as this handle: a claim in between ends it
+        where = (store.uri, options, self.lake.branch_name, held)
+        return _opened, (*where, self.write, self.stream, self.message, self.retries)
 
     def __repr__(self) -> str:
         return f"<Sink of stream {self.stream!r} into {self.lake.uri}>"
 
 
 def _opened(
-    uri: str, options: dict[str, str], branch: str, write: WriteBatch, stream: str, message: str, retries: int
+    uri: str,
+    options: dict[str, str],
+    branch: str,
+    held: int,
+    write: WriteBatch,
+    stream: str,
+    message: str,
+    retries: int,
 ) -> Sink:
     lake = quire.open(uri, branch=branch, storage_options=options)
+    hold_epoch(lake, held)
     return Sink(lake, write, stream, message, retries)

@@ -6,6 +6,7 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
+from quire.arguments import checked
 from quire.errors import InvalidInput
 
 
@@ -27,6 +28,7 @@ class Embedder(Protocol):
         ...
 
 
+@checked
 def embedder(name: str, environ: Mapping[str, str] | None = None) -> Embedder:
     """An embedder by its name, as a command line or a setting has it: `openai:text-embedding-3-small`, `hash:64`.
 

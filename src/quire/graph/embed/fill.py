@@ -15,14 +15,13 @@ from typing import TYPE_CHECKING, Any
 from quire.errors import EmbedderError, Refused, Unsupported
 from quire.graph.catalog import Entity, Property
 from quire.graph.embed.embedder import Embedder
+from quire.progress import Progress
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 AT_ONCE = 2_048
 """So many different texts are given to an embedder at once; between that, progress is told."""
-
-Progress = Callable[[str, int], None]
 
 
 @dataclass(frozen=True)
@@ -145,7 +144,7 @@ class Vectors:
             self._known.update((text, list(vector)) for text, vector in given.items())
         self._done[one.name] += len(texts)
         if self.progress is not None:
-            self.progress(f"embedding {one.name}", self._done[one.name])
+            self.progress(f"embedding {one.name}", self._done[one.name], None)
         return rows
 
 
@@ -195,7 +194,7 @@ def _wrong(name: str, embedder: Embedder, said: str) -> EmbedderError:
 def _unconfigured(one: Made) -> Unsupported:
     model = _model(one.vector)
     return Unsupported(
-        f"{one.name} is required and made from {one.text.name}, and there is no embedder to make it.",
+        f"{one.name} is required and made from {one.text.name}, and no embedder is configured.",
         next="Give the vector with every row, or configure one:"
         f' Graph(lake, embedder=OpenAIEmbedder("{model or "…"}")).',
         property=one.name,

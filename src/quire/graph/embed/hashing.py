@@ -9,11 +9,12 @@ from collections.abc import Sequence
 
 from quire.errors import InvalidInput
 from quire.graph.types import LARGEST_VECTOR
+from quire.prompt import Escaped
 
 _WORD = re.compile(r"\w+")
 
 
-class HashEmbedder:
+class HashEmbedder(Escaped):
     """Counts words at places that their hashes say, and makes the length 1.
 
     The same text gives the same vector on every machine and at all times, and nothing is asked for over a network: for
@@ -33,6 +34,7 @@ class HashEmbedder:
         self._size = dimension
 
     def embed(self, texts: Sequence[str]) -> list[list[float]]:
+        """A vector for each text."""
         return [self._vector(text) for text in texts]
 
     def _vector(self, text: str) -> list[float]:

@@ -18,6 +18,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from quire.errors import EmbedderError, InvalidInput
+from quire.prompt import Escaped
 from quire.store import clock
 
 OPENAI = "https://api.openai.com/v1"
@@ -45,7 +46,7 @@ class _NoRedirect(urllib.request.HTTPRedirectHandler):
         return None
 
 
-class OpenAIEmbedder:
+class OpenAIEmbedder(Escaped):
     """Vectors from a service that speaks OpenAI's `POST /embeddings`.
 
     `api_key` is taken from `OPENAI_API_KEY` when it is not given; a service that needs none is asked without one.
@@ -67,14 +68,16 @@ class OpenAIEmbedder:
     ) -> None:
         address = urlsplit(base_url)
         if address.scheme not in ("http", "https") or not address.hostname:
-            raise InvalidInput(f"{base_url!r} is no address of a service.", next=f"Write it like {OPENAI}.")
+            raise InvalidInput(f"{base_url!r} is not the address of a service.", next=f"Write it like {OPENAI}.")
         if address.username or address.password or address.query:
-            raise InvalidInput("The address of an embedder holds no secrets.", next="Give the key with api_key=.")
+            raise InvalidInput(
+                "The address of an embedder must not contain secrets.", next="Give the key with api_key=."
+            )
         for name, value, least in (("batch", batch, 1), ("parallel", parallel, 1), ("retries", retries, 0)):
             if value < least:
                 raise InvalidInput(f"{name} is at least {least}, not {value}.", next="Correct it.")
         if timeout <= 0:
-            raise InvalidInput(f"timeout is a number of seconds, not {timeout}.", next="Correct it.")
+            raise InvalidInput(f"timeout must be a number of seconds, not {timeout}.", next="Correct it.")
         self.model = model
         self.base_url = base_url.rstrip("/")
         self.dimensions = dimensions
@@ -86,9 +89,11 @@ class OpenAIEmbedder:
 
     @property
     def dimension(self) -> int | None:
+        """The length of its vectors."""
         return self.dimensions
 
     def embed(self, texts: Sequence[str]) -> list[list[float]]:
+        """A vector for each text, in as many requests as they need."""
         batches = list(self._batches(texts))
         if len(batches) <= 1:
             return [vector for batch in batches for vector in self._vectors(batch)]
@@ -121,7 +126,7 @@ class OpenAIEmbedder:
         try:
             items = sorted(msgspec.json.decode(answer, type=_Answer).data, key=lambda item: item.index)
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-            raise self._wrong(f"answered with something else than vectors: {error}") from None
+            raise self._wrong(f"did not answer with vectors: {error}") from None
         if [item.index for item in items] != list(range(len(texts))):
             raise self._wrong(f"gave {len(items)} vectors for {len(texts)} texts")
         wanted = self.dimensions or len(items[0].embedding)
@@ -166,7 +171,7 @@ class OpenAIEmbedder:
                 raise self._late() from None
             raise self._wrong(f"cannot be reached: {reason}", retryable=True) from None
         except Exception as error:  # http.client's own, of a connection that broke or of an answer that is none
-            raise self._wrong(f"broke off its answer: {type(error).__name__}", retryable=True) from None
+            raise self._wrong(f"ended its answer early: {type(error).__name__}", retryable=True) from None
 
     def _whole(self, answer: Any, until: float) -> bytes:
         """All of an answer: one that comes in drops is late as a whole."""
@@ -177,10 +182,10 @@ class OpenAIEmbedder:
             if clock.monotonic() > until:
                 raise TimeoutError
             if size > LARGEST:
-                raise self._wrong("gives an answer without end")
+                raise self._wrong("sends an answer that does not end")
         told = answer.headers.get("Content-Length")
         if told is not None and told.isdecimal() and int(told) != size:
-            raise self._wrong("broke off its answer", retryable=True)
+            raise self._wrong("ended its answer early", retryable=True)
         return b"".join(parts)
 
     # -- errors -----------------------------------------------------------------------------------------------
@@ -257,6 +262,7 @@ class SentEmbedder:
     _how: dict[str, Any] = field(repr=False)
 
     def embed(self, texts: Sequence[str]) -> list[list[float]]:
+        """A vector for each text."""
         return OpenAIEmbedder(self.model, **self._how).embed(texts)
 
 

@@ -5,10 +5,11 @@ check       the same as a list of violations
 """
 
 from quire.graph.catalog import VALIDATOR
+from quire.graph.integrity.merging import GraphMerging
 from quire.graph.integrity.validator import check, validate
-from quire.graph.integrity.violations import Found, Violation
-from quire.lake import validators
+from quire.graph.integrity.violations import Violation, Violations
+from quire.lake.commit import validators
 
-validators.install(VALIDATOR, validate)
+validators.install(VALIDATOR, validate, GraphMerging())
 
-__all__ = ["Found", "Violation", "check", "validate"]
+__all__ = ["Violations", "Violation", "check", "validate"]

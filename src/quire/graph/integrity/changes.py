@@ -10,46 +10,25 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from quire.graph.catalog import STORED, VALIDATOR, Catalog, Definition, Entity, Range
-from quire.graph.integrity.held import Held
+from quire.graph.integrity.held_rows import Held
+from quire.lake.commit.validators import Proposal
 from quire.store import run_parallel
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from quire.formats import View
-    from quire.lake.edits import Edit
-    from quire.lake.transaction import Transaction
-    from quire.ledger import TableInfo
-
-
-def infos(tx: Transaction) -> list[TableInfo]:
-    """The records of all tables as a transaction leaves them."""
-    found = []
-    for table in tx._names.values():
-        edit = tx.edits.get(table)
-        found.append(edit.info if edit is not None else tx.at.tables[table].info)
-    return found
-
-
-def schema_of(tx: Transaction, edit: Edit) -> pa.Schema:
-    """The columns of a table as a transaction leaves it. Rows that it writes change none, and are not staged for it."""
-    if edit.base is not None and edit.work is not None and not edit.work.exclusive:
-        return base_of(tx, edit).schema
-    return tx._view(edit, note=False).schema
-
-
-def base_of(tx: Transaction, edit: Edit) -> View:
-    """A table as it is on the base, without what the transaction does to it."""
-    assert edit.base is not None
-    return tx.live.core.format(edit.base.pin.format).open(edit.base.pin, edit.info.name)
+    from quire.lake.commit.transaction import Transaction
+    from quire.lake.commit.validators import ProposedTable
 
 
 def catalog_of(tx: Transaction) -> Catalog:
     """The types of the graph as a transaction leaves them. What rests on it is looked at again when a schema lands."""
-    stored = tx._names.get(STORED)
+    proposal = Proposal(tx)
+    stored = proposal.names.get(STORED)
     if stored is not None:
-        tx.read_tables.add(stored)
-    return Catalog.of(infos(tx))
+        proposal.rest_on(stored)
+    return Catalog.of(proposal.infos())
 
 
 @dataclass
@@ -66,28 +45,32 @@ class Looks:
     _changed: dict[str, Changed] = field(default_factory=dict)
     _held: dict[str, Held] = field(default_factory=dict)
 
+    @property
+    def proposal(self) -> Proposal:
+        return Proposal(self.tx)
+
     def at(self, entity: Entity) -> View:
         """The rows of a type. What this transaction wrote to it is staged."""
         self._note(entity)
-        return self.tx._view(self.tx._edit(entity.id), note=False)
+        return self.proposal.table(entity.id).view()
 
     def held(self, entity: Entity) -> Held:
         """What a type holds, without staging what this transaction only adds, replaces or deletes."""
         found = self._held.get(entity.id)
         if found is None:
-            edit = self.tx._edit(entity.id)
-            if edit.base is None or edit.work is None or edit.work.exclusive or not edit.work.changed:
+            table = self.proposal.table(entity.id)
+            if table.before is None or table.replaced or not table.has_new_rows:
                 found = Held(self.at(entity))
             else:
                 self._note(entity)
-                one = self._changed.setdefault(entity.id, Changed(self.tx, entity, edit))
-                found = Held(base_of(self.tx, edit), one.came, one.gone)
+                one = self._changed.setdefault(entity.id, Changed(self.proposal, entity, table))
+                found = Held(table.base(), one.came, one.gone)
             self._held[entity.id] = found
         return found
 
     def _note(self, entity: Entity) -> None:
         self.seen.add(entity.id)
-        self.tx.read_tables.add(entity.id)
+        self.proposal.rest_on(entity.id)
 
     def follow(self, changed: Sequence[Changed]) -> None:
         """Read what came and what is gone of types, side by side."""
@@ -99,18 +82,18 @@ class Looks:
 class Changed:
     """One type whose table a transaction changes."""
 
-    tx: Transaction
+    proposal: Proposal
     entity: Entity
-    edit: Edit
+    table: ProposedTable
     _read: tuple[pa.Table, pa.Table] | None = None
 
     @cached_property
     def before(self) -> Definition | None:
         """Its definition on the base, or None when the type is new."""
-        base = self.edit.base
-        if base is None or base.info.validator != VALIDATOR:
+        before = self.table.before
+        if before is None or before.validator != VALIDATOR:
             return None
-        return msgspec.json.decode(base.info.rules, type=Definition)
+        return msgspec.json.decode(before.rules, type=Definition)
 
     @cached_property
     def all_rows(self) -> bool:
@@ -126,14 +109,14 @@ class Changed:
     def added(self) -> pa.Table:
         """Keys of the rows to look at together: those that came, or all of them."""
         if self.all_together:
-            return self.tx._view(self.edit, note=False).scan(columns=self.keys).read_all()
+            return self.table.view().scan(columns=self.keys).read_all()
         return self.came
 
     def read(self) -> tuple[pa.Table, pa.Table]:
         """Keys of rows that are new or written anew, and of rows of the base that are gone or replaced."""
         # Not a cached property: those of all objects share one lock, and types are read side by side.
         if self._read is None:
-            delta = self.tx[self.entity.table].delta(self.keys)
+            delta = self.table.delta(self.keys)
             self._read = delta.added.read_all(), delta.removed.read_all()
         return self._read
 
@@ -154,14 +137,14 @@ class Changed:
     def rows(self, columns: Sequence[str]) -> pa.RecordBatchReader:
         """Columns of the rows that have to be looked at by themselves."""
         if self.all_rows:
-            return self.tx._view(self.edit, note=False).scan(columns=list(columns))
-        return self.tx[self.entity.table].delta(list(columns)).added
+            return self.table.view().scan(columns=list(columns))
+        return self.table.delta(list(columns)).added
 
 
-def changed_types(tx: Transaction, catalog: Catalog, tables: Sequence[str]) -> list[Changed]:
+def changed_types(proposal: Proposal, catalog: Catalog, tables: Sequence[str]) -> list[Changed]:
     """The types among tables that a transaction changes and keeps."""
     wanted = set(tables)
-    return [Changed(tx, e, tx._edit(e.id)) for e in catalog.entities if e.table in wanted]
+    return [Changed(proposal, e, proposal.table(e.id)) for e in catalog.entities if e.table in wanted]
 
 
 # -- rules ------------------------------------------------------------------------------------------------------------

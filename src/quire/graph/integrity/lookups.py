@@ -10,13 +10,45 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from quire.graph.integrity import filters
-from quire.graph.types import Type
+from quire.errors import InvalidInput
+from quire.filters import Compare, Condition, In, IsNull, Not, every
+from quire.filters.ast import Operator
+from quire.graph.integrity import lookups
+from quire.graph.types import FLOATS, INTEGERS, Type
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from quire.formats import View
+
+
+TEXT = Type("String")
+
+
+def compare(name: str, kind: Type, operator: Operator, value: Any) -> Condition:
+    return Compare(name, operator, held(kind, value))
+
+
+def is_in(name: str, kind: Type, values: Sequence[Any]) -> Condition:
+    """Whether a column has one of these values; no value at all is false."""
+    return In(name, tuple(held(kind, value) for value in values if value is not None))
+
+
+def is_null(name: str) -> Condition:
+    return IsNull(name)
+
+
+def negated(condition: Condition) -> Condition:
+    return Not(condition)
+
+
+def held(kind: Type, value: Any) -> Any:
+    """A value as a column of this type holds it."""
+    value = kind.value(value)
+    if kind.base in ("String", "enum", "Bool", "Date", "DateTime") or kind.base in INTEGERS or kind.base in FLOATS:
+        return value
+    raise InvalidInput(f"A value of type {kind} cannot be compared.", next="Compare another property.", type=str(kind))
+
 
 CHUNK = 2_000
 """So many values go into one filter."""
@@ -114,12 +146,12 @@ def _by_filter(
         part = wanted.slice(start, CHUNK)
         # Taken together the conditions let more through than the tuples; which are meant is told below.
         each = [
-            filters.is_in(name, kind, part.column(i).unique().to_pylist())
+            lookups.is_in(name, kind, part.column(i).unique().to_pylist())
             for i, (name, kind) in enumerate(zip(columns, kinds, strict=True))
         ]
         places = Places(part)
         scanned = list(dict.fromkeys([*columns, *take]))
-        for batch in view.scan(columns=scanned, filter=filters.every(each), limit=limit):
+        for batch in view.scan(columns=scanned, filter=every(each), limit=limit):
             positions = places.of([batch.column(name) for name in columns])
             chosen = (positions >= 0).nonzero()[0]
             yield start, positions[chosen], [batch.column(name).take(chosen) for name in take]

@@ -9,45 +9,45 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from quire.errors import NotFound
+from quire.formats.blob_cell import is_blob
 from quire.graph.catalog import STORED, Catalog, Entity
-from quire.graph.integrity.changes import schema_of
-from quire.graph.integrity.violations import Found, Violation
+from quire.graph.integrity.violations import Violation, Violations
 from quire.graph.names import TYPE
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from quire.lake.transaction import Transaction
+    from quire.lake.commit.validators import Proposal
 
 
-def check_structure(tx: Transaction, catalog: Catalog, tables: Sequence[str], found: Found) -> None:
+def check_structure(proposal: Proposal, catalog: Catalog, tables: Sequence[str], found: Violations) -> None:
     """Add what is wrong with the tables themselves. Where anything is, rows need not be looked at."""
-    changed = set(tables)
+    changed, tx = set(tables), proposal.tx
     if catalog and STORED in changed and STORED not in tx:
         found.add([Violation(STORED, "schema", f"Table {STORED!r} carries the schema of the graph and stays.")])
     by_id = {e.id: e for e in catalog.entities}
-    gone = {i for i, edit in tx.edits.items() if edit.dropped}
+    gone = {table.info.id for table in proposal.changed() if table.dropped}
     for entity in catalog.entities:
         ends = {entity.defined.source, entity.defined.target}
         if entity.table in changed or f"{entity.kind}:{entity.name}" not in tx or ends & gone:
-            name = next((n for n, i in tx._names.items() if i == entity.id), entity.table)
-            found.add(Violation(entity.name, "schema", said) for said in _wrong(tx, entity, name, by_id))
+            name = next((n for n, i in proposal.names.items() if i == entity.id), entity.table)
+            found.add(Violation(entity.name, "schema", said) for said in _wrong(proposal, entity, name, by_id))
 
 
-def _wrong(tx: Transaction, entity: Entity, table: str, by_id: dict[str, Entity]) -> Iterator[str]:
-    if table != entity.table or TYPE.fullmatch(entity.name) is None:
-        yield f"Table {table!r} of a graph is named {entity.kind}:Type, with a type that begins with a capital."
+def _wrong(proposal: Proposal, entity: Entity, name: str, by_id: dict[str, Entity]) -> Iterator[str]:
+    if name != entity.table or TYPE.fullmatch(entity.name) is None:
+        yield f"Table {name!r} of a graph is named {entity.kind}:Type, with a type that begins with a capital."
         return
-    edit = tx._edit(entity.id)
-    if edit.info.key != ("id",):
-        yield f"Table {table!r} has the key {', '.join(edit.info.key) or 'none'}, not id."
-    yield from _columns(entity, schema_of(tx, edit), table)
+    table = proposal.table(entity.id)
+    if table.info.key != ("id",):
+        yield f"Table {name!r} has the key {', '.join(table.info.key) or 'none'}, not id."
+    yield from _columns(entity, table.schema(), name)
     yield from _names(entity)
     if entity.kind == "edge":
         for end, what in ((entity.defined.source, "leaves"), (entity.defined.target, "leads to")):
-            tx.read_tables.add(end)  # that it is there is looked at again when it moves
+            proposal.rest_on(end)  # that it is there is looked at again when it moves
             if end not in by_id or by_id[end].kind != "node":
-                yield f"Edge type {entity.name} {what} a node type that is not there any more."
+                yield f"Edge type {entity.name} {what} a node type that no longer exists."
 
 
 def _columns(entity: Entity, schema: pa.Schema, table: str) -> Iterator[str]:
@@ -56,7 +56,7 @@ def _columns(entity: Entity, schema: pa.Schema, table: str) -> Iterator[str]:
         index = schema.get_field_index(field.name)
         if index < 0:
             yield f"Table {table!r} lacks column {field.name!r}, which the schema of the graph has."
-        elif schema.field(index).type != field.type and not _is_blob(field):
+        elif schema.field(index).type != field.type and not is_blob(field):
             have = schema.field(index).type
             yield f"Column {field.name!r} of table {table!r} is {have}, and {field.type} by the schema of the graph."
         elif schema.field(index).nullable and not field.nullable:
@@ -64,11 +64,6 @@ def _columns(entity: Entity, schema: pa.Schema, table: str) -> Iterator[str]:
     for name in schema.names:
         if name not in wanted.names:
             yield f"Table {table!r} has a column {name!r}, which the schema of the graph lacks."
-
-
-def _is_blob(field: pa.Field) -> bool:
-    """Whether a column holds blobs, for which Lance has several types."""
-    return b"lance-encoding:blob" in (field.metadata or {}) or "lance.blob" in str(field.type)
 
 
 def _names(entity: Entity) -> Iterator[str]:

@@ -13,13 +13,14 @@ from typing import TYPE_CHECKING
 from quire.errors import Conflict, QuireError
 from quire.graph.catalog import STORED
 from quire.graph.integrity.changes import Changed, Looks, catalog_of, changed_types
-from quire.graph.integrity.queries import check_stored
+from quire.graph.integrity.stored_queries import check_stored
 from quire.graph.integrity.structure import check_structure
-from quire.graph.integrity.verdicts import check_alone, check_sets, is_vouched
-from quire.graph.integrity.violations import MOST, Found
+from quire.graph.integrity.verdict_cache import check_alone, check_sets, is_vouched
+from quire.graph.integrity.violations import MOST, Violations
+from quire.lake.commit.validators import Proposal
 
 if TYPE_CHECKING:
-    from quire.lake.transaction import Transaction
+    from quire.lake.commit.transaction import Transaction
 
 ALONE = frozenset({"type", "required", "enum", "range", "check", "key", "query"})
 """Rules that a row breaks by itself, whatever others commit."""
@@ -36,19 +37,19 @@ def validate(tx: Transaction, tables: list[str]) -> None:
         raise _refusal(tx, found)
 
 
-def check(tx: Transaction, tables: Sequence[str], *, most: int = MOST, rows: bool = True) -> Found:
+def check(tx: Transaction, tables: Sequence[str], *, most: int = MOST, rows: bool = True) -> Violations:
     """What is wrong with what a transaction does to these tables.
 
     Without `rows`, rules that a row keeps or breaks by itself are left out, for a caller that has looked at them.
     """
-    found = Found(most)
-    catalog = catalog_of(tx)
-    check_structure(tx, catalog, tables, found)
+    found = Violations(most)
+    catalog, proposal = catalog_of(tx), Proposal(tx)
+    check_structure(proposal, catalog, tables, found)
     if found:
         return found
-    changed = changed_types(tx, catalog, tables)
+    changed = changed_types(proposal, catalog, tables)
     if STORED in tables:
-        check_stored(tx, found)
+        check_stored(proposal, found)
     if rows:
         for one in changed:
             if not is_vouched(one):
@@ -57,7 +58,7 @@ def check(tx: Transaction, tables: Sequence[str], *, most: int = MOST, rows: boo
     return found
 
 
-def _check_rows(one: Changed, found: Found) -> None:
+def _check_rows(one: Changed, found: Violations) -> None:
     # Blobs are not read: a scan shows whether there is one, and that is all that a rule can ask.
     entity = one.entity
     asked = (p for p in entity.defined.properties if p.type.base != "Blob" or not p.type.optional)
@@ -65,12 +66,12 @@ def _check_rows(one: Changed, found: Found) -> None:
     check_alone(one, columns, found)
 
 
-def _refusal(tx: Transaction, found: Found) -> QuireError:
+def _refusal(tx: Transaction, found: Violations) -> QuireError:
     error = found.error()
-    if tx.begun == tx.at.head or any(violation.rule in ALONE for violation in found.violations):
+    if not Proposal(tx).others_committed or any(violation.rule in ALONE for violation in found.violations):
         return error
     return Conflict(
-        f"What others committed since {tx.begun.commit} stands against this: {error.message}",
-        next="Run the transaction again on a fresh snapshot; lake.transact does it for you.",
+        f"Commits since {tx.begun.commit} conflict with this transaction: {error.message}",
+        next="Run the transaction again on a fresh snapshot; lake.transact does this by itself.",
         **{k: v for k, v in error.fields.items() if k != "next"},
     )

@@ -7,10 +7,10 @@ lint(text, catalog)       everything wrong or doubtful, without running
 show(file)                text again
 """
 
-from quire.graph.language.check import bind, check
-from quire.graph.language.constant import evaluate
+from quire.graph.language.checker.check import bind, check
+from quire.graph.language.checker.constant import evaluate
 from quire.graph.language.lint import Finding, lint
 from quire.graph.language.parse import parse
-from quire.graph.language.show import show, show_query
+from quire.graph.language.printer import show, show_query
 
 __all__ = ["Finding", "bind", "check", "evaluate", "lint", "parse", "show", "show_query"]

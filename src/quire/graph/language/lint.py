@@ -10,9 +10,10 @@ from typing import Any, Literal, TypeVar, cast
 
 from quire.errors import InvalidQuery
 from quire.graph.catalog import Catalog
-from quire.graph.language import tree
-from quire.graph.language.check import checked
+from quire.graph.language import ast
+from quire.graph.language.checker.check import checked
 from quire.graph.language.parse import parse
+from quire.prompt import OneLine
 
 # What is never closed goes on to the end of the text, so that nothing is looked at twice.
 _WORDS = re.compile(
@@ -20,12 +21,12 @@ _WORDS = re.compile(
     r"|\bquery(?=\s{1,99}[a-z_]\w{0,99}\s{0,99}\()",
     re.DOTALL,
 )
-FIRST = tree.At(1, 1)
+FIRST = ast.At(1, 1)
 T = TypeVar("T")
 
 
-@dataclass(frozen=True)
-class Finding:
+@dataclass(frozen=True, repr=False)
+class Finding(OneLine):
     """Something in a text. `code` is stable; the message is not."""
 
     severity: Literal["error", "warning"]
@@ -36,14 +37,19 @@ class Finding:
     column: int
     file: str = ""
 
+    def _facts(self) -> str:
+        where = f"{self.file}:" if self.file else ""
+        return f"{where}{self.line}:{self.column}: {self.severity}: {self.message} [{self.code}]"
+
     def to_dict(self) -> dict[str, Any]:
+        """All of it as plain values."""
         return {name: getattr(self, name) for name in self.__dataclass_fields__}
 
 
 def lint(text: str, catalog: Catalog, file: str = "") -> list[Finding]:
     """All findings, in the order of the text. A broken query does not hide what is wrong with the next ones."""
     findings: list[Finding] = []
-    seen: dict[str, tree.At] = {}
+    seen: dict[str, ast.At] = {}
     for piece, start in _pieces(text):
         try:
             queries = parse(piece).queries
@@ -61,7 +67,7 @@ def lint(text: str, catalog: Catalog, file: str = "") -> list[Finding]:
     return sorted(findings, key=lambda f: (f.line, f.column))
 
 
-def _checked(query: tree.Query, catalog: Catalog, file: str) -> Iterator[Finding]:
+def _checked(query: ast.Query, catalog: Catalog, file: str) -> Iterator[Finding]:
     found, errors = checked(query, catalog)
     for error in errors:
         yield _error("type", error, query.name, file)
@@ -69,14 +75,14 @@ def _checked(query: tree.Query, catalog: Catalog, file: str) -> Iterator[Finding
         yield Finding("warning", warning.code, warning.message, query.name, warning.line, warning.column, file)
 
 
-def _error(code: str, error: InvalidQuery, query: str, file: str, start: tree.At = FIRST) -> Finding:
+def _error(code: str, error: InvalidQuery, query: str, file: str, start: ast.At = FIRST) -> Finding:
     said = re.sub(r"^Line \d+, column \d+: (.)", lambda m: m[1].upper(), error.message)
     message = f"{said} {error.next}" if error.next else said
-    at = _after(start, tree.At(error.fields["line"], error.fields["column"]))
+    at = _after(start, ast.At(error.fields["line"], error.fields["column"]))
     return Finding("error", code, message, query, at.line, at.column, file)
 
 
-def _pieces(text: str) -> Iterator[tuple[str, tree.At]]:
+def _pieces(text: str) -> Iterator[tuple[str, ast.At]]:
     """The text if all of it can be read; else cut before every query, each piece with the place where it begins."""
     try:
         parse(text)
@@ -86,7 +92,7 @@ def _pieces(text: str) -> Iterator[tuple[str, tree.At]]:
         yield text, FIRST
 
 
-def _cut(text: str) -> Iterator[tuple[str, tree.At]]:
+def _cut(text: str) -> Iterator[tuple[str, ast.At]]:
     cuts = [found.start() for found in _WORDS.finditer(text) if found[0] == "query"]
     if cuts and not text[: cuts[0]].strip():
         cuts[0] = 0
@@ -94,19 +100,19 @@ def _cut(text: str) -> Iterator[tuple[str, tree.At]]:
     line, before = 1, 0
     for start, end in zip(starts, [*starts[1:], len(text)], strict=True):
         line, before = line + text.count("\n", before, start), start
-        yield text[start:end], tree.At(line, start - text.rfind("\n", 0, start))
+        yield text[start:end], ast.At(line, start - text.rfind("\n", 0, start))
 
 
-def _after(start: tree.At, at: tree.At) -> tree.At:
+def _after(start: ast.At, at: ast.At) -> ast.At:
     """A place within a piece as a place in the text."""
-    return tree.At(start.line + at.line - 1, at.column if at.line > 1 else start.column + at.column - 1)
+    return ast.At(start.line + at.line - 1, at.column if at.line > 1 else start.column + at.column - 1)
 
 
-def _moved(part: T, start: tree.At) -> T:
+def _moved(part: T, start: ast.At) -> T:
     """A part of the tree of a piece, with the places that it has in the text."""
     if start == FIRST:
         return part
-    if isinstance(part, tree.At):
+    if isinstance(part, ast.At):
         return cast(T, _after(start, part))
     if isinstance(part, tuple):
         return cast(T, tuple(_moved(item, start) for item in part))

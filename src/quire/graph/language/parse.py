@@ -12,10 +12,10 @@ from importlib import resources
 from typing import TYPE_CHECKING, Any
 
 from quire.errors import InvalidQuery
-from quire.graph.language import tree
-from quire.graph.language.build import Build, Path
-from quire.graph.language.place import within, wrong
-from quire.graph.language.tree import At
+from quire.graph.language import ast
+from quire.graph.language.ast import At
+from quire.graph.language.ast_builder import Build, Path
+from quire.graph.language.position import within, wrong
 from quire.graph.names import nearest
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ DEEPEST = 100
 """How deep clauses and expressions may be nested: what comes after the parser is written with recursion."""
 
 
-def parse(text: str, *, file: str = "") -> tree.File:
+def parse(text: str, *, file: str = "") -> ast.File:
     """Every query of a text, or `InvalidQuery` with line, column and what was expected there."""
     from lark.exceptions import UnexpectedInput
 
@@ -36,12 +36,12 @@ def parse(text: str, *, file: str = "") -> tree.File:
         if len(text) > LONGEST:
             raise wrong(At(1, 1), f"the text has {len(text)} characters; {LONGEST} are the most.", "Split it.")
         try:
-            queries: tuple[tree.Query, ...] = _parser().parse(text)  # type: ignore[assignment]
+            queries: tuple[ast.Query, ...] = _parser().parse(text)  # type: ignore[assignment]
         except UnexpectedInput as error:
             raise _unexpected(error, text) from None
         for query in queries:
             _check_depth(query)
-        return tree.File(tuple(_settled(query) for query in queries), file)
+        return ast.File(tuple(_settled(query) for query in queries), file)
     except InvalidQuery as error:
         raise within(error, file=file) from None
 
@@ -57,7 +57,7 @@ def _parser() -> Lark:
 # -- what the grammar leaves open -------------------------------------------------------------------------------------
 
 
-def _check_depth(query: tree.Query) -> None:
+def _check_depth(query: ast.Query) -> None:
     """Refuse what is nested too deeply, and a path without a name. Without recursion, since it guards the rest."""
     todo: list[tuple[Any, int, At]] = [(query, 0, query.at)]
     while todo:
@@ -69,32 +69,32 @@ def _check_depth(query: tree.Query) -> None:
             continue
         at = getattr(node, "at", at)
         if isinstance(node, Path):
-            raise wrong(at, "a path can only be named, in match.", "Write $p = shortest(…), then use $p.length.")
+            raise wrong(at, "a path can be named only in match.", "Write $p = shortest(…), then use $p.length.")
         if depth > DEEPEST:
             raise wrong(at, f"this is nested more than {DEEPEST} levels deep.", "Split the expression or the query.")
         todo += [(getattr(node, field.name), depth + 1, at) for field in dataclasses.fields(node)]
 
 
-def _settled(query: tree.Query) -> tree.Query:
+def _settled(query: ast.Query) -> ast.Query:
     """With `$a contains $b` read as a traversal where neither is a parameter."""
-    if isinstance(query.body, tree.Mutation):
+    if isinstance(query.body, ast.Mutation):
         return query
     parameters = {p.name for p in query.parameters}
     match = tuple(_clauses(query.body.match, parameters))
     return dataclasses.replace(query, body=dataclasses.replace(query.body, match=match))
 
 
-def _clauses(clauses: Iterable[tree.Clause], parameters: set[str]) -> Iterator[tree.Clause]:
+def _clauses(clauses: Iterable[ast.Clause], parameters: set[str]) -> Iterator[ast.Clause]:
     for clause in clauses:
         match clause:
-            case tree.Compare("contains" | "starts_with" | "in", tree.Variable() as left, tree.Variable() as right):
+            case ast.Compare("contains" | "starts_with" | "in", ast.Variable() as left, ast.Variable() as right):
                 if left.name in parameters or right.name in parameters:
                     yield clause
                 else:
-                    yield tree.Traverse(left, clause.operator, right, at=clause.at)
-            case tree.Not() | tree.Optional():
+                    yield ast.Traverse(left, clause.operator, right, at=clause.at)
+            case ast.Not() | ast.Optional():
                 yield dataclasses.replace(clause, clauses=tuple(_clauses(clause.clauses, parameters)))
-            case tree.Or():
+            case ast.Or():
                 alternatives = tuple(tuple(_clauses(a, parameters)) for a in clause.alternatives)
                 yield dataclasses.replace(clause, alternatives=alternatives)
             case _:

@@ -70,7 +70,7 @@ class KeyText:
 
 def key_text(keys: Sequence[Type], values: Sequence[Any]) -> str:
     """The id of the node whose key has these values. What the key cannot hold gives a text that is no id."""
-    from quire.graph.load.ids import key_values
+    from quire.graph.load.row_ids import key_values
 
     try:
         whole = values[0] if len(values) < len(keys) else values
@@ -483,14 +483,14 @@ class Delete:
     where: tuple[Predicate, ...]
 
 
-Statement = Insert | Update | Delete
+MutationStatement = Insert | Update | Delete
 
 
 @dataclass(frozen=True)
 class Mutation:
     """Statements in order; a later one sees what the earlier ones did. One commit."""
 
-    statements: tuple[Statement, ...]
+    statements: tuple[MutationStatement, ...]
 
 
 @dataclass(frozen=True)
@@ -505,6 +505,8 @@ class Doubt:
 
 @dataclass(frozen=True)
 class Query:
+    """A query that fits the schema: its parameters, and what it reads or changes."""
+
     name: str
     parameters: Mapping[str, Type]
     body: Read | Mutation
@@ -514,4 +516,5 @@ class Query:
 
     @property
     def is_read(self) -> bool:
+        """Whether it changes nothing."""
         return isinstance(self.body, Read)

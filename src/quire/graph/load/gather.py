@@ -18,7 +18,7 @@ MEMORY = 128 << 20
 FILE, LINE = "__file", "__line"
 """Where a row comes from: beside its columns, and never stored."""
 LACKS = "__lacks"
-"""Under merge, which properties a row does not give (`quire.graph.load.lacks`): beside its columns too."""
+"""Under merge, which properties a row does not give (`quire.graph.load.merge`): beside its columns too."""
 
 
 Ids = Literal["all", "some", "none"]
@@ -103,6 +103,10 @@ class Gathering:
         return self
 
     def __exit__(self, *_: Any) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Remove its files."""
         if self._folder is not None:
             self._folder.cleanup()
 
@@ -144,36 +148,3 @@ class Gathering:
         if self._folder is None:
             self._folder = tempfile.TemporaryDirectory(prefix="quire-load-")
         one.spill(self._folder.name, list(self.types).index(one.entity.id))
-
-    def places(self, entity: Entity, column: str, values: Sequence[Any]) -> dict[Any, tuple[str | None, int]]:
-        """The file and line of the first row of a type that has each of these values in a column.
-
-        Of several rows with one id the first is loaded.
-        """
-        found: dict[Any, tuple[str | None, int]] = {}
-        for row in self._rows_with(entity, column, values, (column, FILE, LINE)):
-            found.setdefault(row[column], (self.files[row[FILE]], row[LINE]))
-        return found
-
-    def _rows_with(
-        self, entity: Entity, column: str, values: Sequence[Any], wanted: Sequence[str]
-    ) -> Iterator[dict[str, Any]]:
-        import pyarrow as pa
-        import pyarrow.compute as pc
-
-        if entity.id not in self.types:
-            return
-        one = self.types[entity.id]
-        asked = pa.array(values, one.schema.field(column).type)
-        for batch in one.read(list(dict.fromkeys(wanted))):
-            yield from batch.filter(pc.is_in(batch.column(column), value_set=asked)).to_pylist()
-
-    def originals(self, entity: Entity, ids: Sequence[str]) -> dict[str, dict[str, Any]]:
-        """Whole rows by id, without where they come from."""
-        if entity.id not in self.types:
-            return {}
-        names = [f.name for f in entity.schema()]
-        found: dict[str, dict[str, Any]] = {}
-        for row in self._rows_with(entity, "id", ids, names):
-            found.setdefault(row["id"], row)
-        return found

@@ -8,12 +8,14 @@ state that the commit lands on, so nobody's change of another property is lost.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
+from quire.graph.catalog import Entity
+from quire.graph.embed.fill import made
 from quire.graph.integrity.lookups import counts, distinct
 from quire.graph.load.gather import LACKS, Gathered
-from quire.graph.load.lacks import NEEDS, read_lacks
 from quire.graph.types import Type
 
 if TYPE_CHECKING:
@@ -21,7 +23,41 @@ if TYPE_CHECKING:
 
     from quire.formats import View
     from quire.graph.catalog import Entity
-    from quire.lake.verbs import TransactionTable
+    from quire.lake.commit.transaction_table import TransactionTable
+
+
+NEEDS = "!"
+"""Before the ids of a row that lacks what is required: it can only be merged into one that is there."""
+
+
+class Absent:
+    """Tells what rows of a type lack, by the names that they give."""
+
+    def __init__(self, entity: Entity) -> None:
+        self._ids = {p.name: p.id for p in entity.defined.properties}
+        self._vectors = [(one.vector.name, one.text.name) for one in made(entity)]
+        self._known: dict[frozenset[str], frozenset[int]] = {}
+
+    def among(self, names: Iterable[str]) -> frozenset[int]:
+        """The ids of the properties that are not among these names. Rows are alike, so most answers are known."""
+        given = frozenset(names)
+        if given not in self._known:
+            there = set(given)
+            there.update(vector for vector, text in self._vectors if text in given)
+            self._known[given] = frozenset(id for name, id in self._ids.items() if name not in there)
+        return self._known[given]
+
+
+@lru_cache(maxsize=1024)
+def lacks_text(ids: frozenset[int], needs: bool) -> str:
+    """As it is kept with a row; empty when it lacks nothing."""
+    return (NEEDS if needs else "") + ",".join(map(str, sorted(ids)))
+
+
+def read_lacks(text: str) -> frozenset[int]:
+    ids = text.removeprefix(NEEDS)
+    return frozenset(map(int, ids.split(","))) if ids else frozenset()
+
 
 AT_ONCE = 50_000
 """So many rows are merged by one statement: their old values are in memory with them."""

@@ -2,27 +2,26 @@
 
 from __future__ import annotations
 
-import io
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from quire.conversion.inputs import source as arrow_source
 from quire.errors import NotFound
-from quire.formats.arrow import source as arrow_source
 from quire.graph.catalog import Catalog, Entity
 from quire.graph.embed.fill import Vectors
 from quire.graph.integrity.violations import Violation
 from quire.graph.load.gather import Gathering, Ids
-from quire.graph.load.lines import Lines
 from quire.graph.load.rejects import Rejects
-from quire.graph.load.shares import lines_between
-from quire.graph.load.sources import Numbered, Part, explained, opened
-from quire.graph.load.typed import Rows, Typist
-from quire.graph.load.utf8 import Checked
-from quire.store.inputs import is_remote, open_input
+from quire.graph.load.sources import Numbered, Part
+from quire.graph.load.typed import PendingRows, Typist
+from quire.progress import Progress
+from quire.rowfiles.files import RowFile, doubts
+from quire.rowfiles.jsonl import NoObject
+from quire.rowfiles.kinds import Kind, explained
+from quire.rowfiles.line_numbers import Lines
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -31,9 +30,6 @@ BLOCK = 65_536
 """Rows of one type that are typed together."""
 BLOCK_BYTES = 32 << 20
 """And so many bytes of text, whatever they hold."""
-
-Progress = Callable[[str, int], None]
-"""Called with the name of what is being read, and how many of its rows were."""
 
 
 class Envelope(msgspec.Struct, forbid_unknown_fields=True):
@@ -47,6 +43,38 @@ class Envelope(msgspec.Struct, forbid_unknown_fields=True):
     data: dict[str, Any] = msgspec.field(default_factory=dict)
 
 
+UNTYPED = (
+    'The row has no type: write {"type": "…", "data": {…}} for a node and {"edge": "…", …} for an edge, or give type='
+    " or edge= (--type, --edge) for all rows."
+)
+BOTH = 'The row is both a node and an edge: write either "type" or "edge".'
+
+
+def _misshapen(row: Any) -> str | None:
+    """Why an object is no row of a graph, if that is known: it says no type, or has properties beside it."""
+    if not isinstance(row, Mapping):
+        return None
+    if row.get("type") is None and row.get("edge") is None:
+        return UNTYPED
+    others = [str(name) for name in row if name not in FIELDS]
+    kind = "type" if row.get("type") is not None else "edge"
+    if not others or not isinstance(row[kind], str):
+        return None
+    named = ", ".join(map(repr, others[:3])) + (" and others" if len(others) > 3 else "")
+    return f'Put properties inside "data", not beside "{kind}": {named}.'
+
+
+def _object(line: str) -> Any:
+    """What a line holds, if it is JSON."""
+    try:
+        return msgspec.json.decode(line)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return None
+
+
+FIELDS = frozenset(field.encode_name for field in msgspec.structs.fields(Envelope))
+
+
 @dataclass
 class Reader:
     """Reads parts into a gathering."""
@@ -56,7 +84,7 @@ class Reader:
     rejects: Rejects
     progress: Progress | None = None
     vectors: Vectors = field(default_factory=Vectors)
-    _pending: dict[str, Rows] = field(default_factory=dict)
+    _pending: dict[str, PendingRows] = field(default_factory=dict)
     _kinds: dict[tuple[str, str], Entity] = field(default_factory=dict)
     _rows: int = 0
 
@@ -64,10 +92,9 @@ class Reader:
         self._rows = 0
         if part.entity is not None:
             self.into.touch(part.entity)  # also when it has no row: an overwrite leaves none then
-        if part.format == "ndjson":
-            with _opened_lines(part) as lines, explained(part.name or "<stream>"):
-                self._lines(part, lines)
-        elif part.format == "rows":
+        if isinstance(part.data, RowFile) and part.data.kind is Kind.jsonl:
+            self._lines(part, part.data)
+        elif part.shape == "rows":
             self._objects(part)
         elif isinstance(part.data, Numbered):
             self._mapped(part, part.data)
@@ -77,28 +104,19 @@ class Reader:
 
     def _tell(self, part: Part, *, done: bool = False) -> None:
         if self.progress is not None and (done or self._rows % BLOCK == 0):
-            self.progress(part.name or "<rows>", self._rows)
+            self.progress(part.name or "<rows>", self._rows, None)
 
     # -- NDJSON and lists of rows -----------------------------------------------------------------------------
 
-    def _lines(self, part: Part, lines: Iterable[bytes]) -> None:
-        decode = msgspec.json.Decoder(Envelope).decode if part.entity is None else msgspec.json.Decoder(dict).decode
+    def _lines(self, part: Part, file: RowFile) -> None:
         taken = 0
-        before = 0 if part.share is None else part.share.before
-        for number, line in enumerate(lines, start=before + 1):
-            if number == 1:
-                line = line.removeprefix(b"\xef\xbb\xbf")
-            if not line.strip():
-                continue
-            try:
-                row = decode(line)
-            except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-                self._reject(
-                    part, number, "json", f"This is no line of NDJSON: {error}.", line.decode(errors="replace")
-                )
+        for number, size, row in file.objects(Envelope if part.entity is None else dict[str, Any]):
+            if isinstance(row, NoObject):
+                said = _misshapen(_object(row.text)) if part.entity is None else None
+                self._reject(part, number, "json", said or row.said, row.text)
             else:
                 self._take(part, row, number)
-            taken += len(line)
+            taken += size
             if taken > BLOCK_BYTES:
                 self._flush(part)
                 taken = 0
@@ -111,7 +129,7 @@ class Reader:
                 self._flush(part)
                 taken = 0
             if not isinstance(row, Mapping):
-                self._reject(part, number, "json", f"A row is a dict, not a {type(row).__name__}.", str(row))
+                self._reject(part, number, "json", f"A row must be a dict, not a {type(row).__name__}.", str(row))
                 continue
             taken += _weight(row)
             if part.entity is not None:
@@ -120,7 +138,8 @@ class Reader:
             try:
                 envelope = msgspec.convert(dict(row), Envelope)
             except (msgspec.ValidationError, RecursionError) as error:
-                self._reject(part, number, "json", f"This is no row of a graph: {error}.", dict(row))
+                said = _misshapen(row) or f"Not a row of a graph: {error}."
+                self._reject(part, number, "json", said, dict(row))
             else:
                 self._take(part, envelope, number)
         self._flush(part)
@@ -134,7 +153,7 @@ class Reader:
                 return
             data, id, source, target = row.data, row.id, row.source, row.target
             if entity.kind == "node" and (source is not None or target is not None):
-                self._reject(part, number, "json", "Only an edge has ends: from and to.", msgspec.to_builtins(row))
+                self._reject(part, number, "json", "Only edges have ends, from and to.", msgspec.to_builtins(row))
                 return
         else:
             assert part.entity is not None
@@ -143,7 +162,7 @@ class Reader:
             source, target, data = None, None, row
             if entity.kind == "edge":
                 source, target = _end(entity, row, "from", "src"), _end(entity, row, "to", "dst")
-        rows = self._pending.setdefault(entity.id, Rows())
+        rows = self._pending.setdefault(entity.id, PendingRows())
         rows.data.append(data)
         rows.ids.append(id)
         rows.sources.append(source)
@@ -155,8 +174,7 @@ class Reader:
     def _entity(self, part: Part, row: Envelope, number: int) -> Entity | None:
         kind, name = ("edge", row.edge) if row.edge is not None else ("node", row.type)
         if name is None or (row.edge is not None and row.type is not None):
-            said = 'A row says which type it has: {"type": …} for a node, {"edge": …} for an edge.'
-            self._reject(part, number, "json", said, msgspec.to_builtins(row))
+            self._reject(part, number, "json", UNTYPED if name is None else BOTH, msgspec.to_builtins(row))
             return None
         if (kind, name) not in self._kinds:
             try:
@@ -181,7 +199,8 @@ class Reader:
         self.into.add(entity, typed, part.name, ids=ids)
 
     def _typist(self, part: Part, entity: Entity) -> Typist:
-        return Typist(self.catalog, entity, self.rejects, part.name, self.vectors, merging=self.into.lacks)
+        text = isinstance(part.data, RowFile)
+        return Typist(self.catalog, entity, self.rejects, part.name, self.vectors, text, merging=self.into.lacks)
 
     def _reject(self, part: Part, line: int, rule: str, said: str, row: Any, *, type: str = "") -> None:
         self.rejects.leave_out(type, 1)
@@ -194,26 +213,21 @@ class Reader:
         assert entity is not None
         self.into.touch(entity)
         typist = self._typist(part, entity)
-        first = 1 if part.share is None else part.share.before + 1
-        places = Lines() if part.format == "csv" else Lines(row=first, line=first)
-        names: list[str] | None = None
-        for batch in self._batches(part, places):
-            if names is None:
-                names = batch.schema.names
-                wrong = typist.check_columns(names)
-                if wrong is not None:
-                    self._reject(part, 1, "property", wrong, names, type=entity.name)
-                    return
-            if part.format == "csv":
-                batch, lines = places.of_text(batch)
-            else:
-                lines = places.of(batch.num_rows)
+        text = isinstance(part.data, RowFile) and part.data.is_text
+        checked = False
+        for batch, lines in self._batches(part):
+            if not checked and (wrong := typist.check_columns(batch.schema.names)) is not None:
+                said = " ".join([wrong, *(f"{doubt}." for doubt in _doubts(part))])
+                self._reject(part, 1, "property", said, batch.schema.names, type=entity.name)
+                return
+            checked = True
+            if not batch.num_rows:
+                continue
+            [whole] = arrow_source(batch, table=entity.name).batches
             self._rows += batch.num_rows
-            typed = typist.columns(batch, lines, text=part.format == "csv")
-            self.into.add(entity, typed, part.name, ids=_ids_in(entity, batch))
+            self.into.add(entity, typist.columns(whole, lines, text=text), part.name, ids=_ids_in(entity, whole))
             if self.progress is not None:
-                self.progress(part.name or "<rows>", self._rows)
-        places.finish()
+                self.progress(part.name or "<rows>", self._rows, None)
 
     def _mapped(self, part: Part, given: Numbered) -> None:
         """Columns that come with the lines of their rows."""
@@ -235,50 +249,25 @@ class Reader:
             self.into.add(entity, typist.columns(whole, lines, text=True), part.name, ids=_ids_in(entity, whole))
             self._tell(part, done=True)
 
-    def _batches(self, part: Part, lines: Lines) -> Iterator[pa.RecordBatch]:
-        name = part.name or "<rows>"
-        if part.format == "columns":
-            for batch in arrow_source(part.data, table=part.entity.name if part.entity else "").batches:
-                yield from _sliced(batch)
+    def _batches(self, part: Part) -> Iterator[tuple[pa.RecordBatch, Any]]:
+        """Rows of bounded size, and the line of each."""
+        if isinstance(part.data, RowFile):
+
+            def tell(line: int, rule: str, said: str, text: Any) -> None:
+                self._reject(part, line, rule, said, text)
+
+            yield from part.data.read(tell, block=BLOCK_BYTES)
             return
-        with explained(name), opened(part) as stream:
-            if part.format == "parquet":
-                yield from _parquet(part)
-            elif part.format == "arrow":
-                for batch in arrow_source(_ipc(part, stream)).batches:
-                    yield from _sliced(batch)
-            else:
-                yield from self._csv(part, stream, lines)
-
-    def _csv(self, part: Part, stream: Any, lines: Lines) -> Iterator[pa.RecordBatch]:
-        def invalid(row: Any) -> str:
-            said = f"This line has {row.actual_columns} fields, not {row.expected_columns}."
-            lines.skip(row.number, row.text, lambda line: self._reject(part, line, "csv", said, row.text))
-            return "skip"
-
-        yield from open_csv(_replayed(stream, part), BLOCK_BYTES, invalid)
+        lines = Lines(row=1, line=1)
+        with explained(part.name or "<rows>"):
+            for batch in arrow_source(part.data, table=part.entity.name if part.entity else "").batches:
+                for some in _sliced(batch):
+                    yield some, lines.of(some.num_rows)
 
 
-def open_csv(stream: Any, block: int, invalid: Callable[[Any], str]) -> Iterable[pa.RecordBatch]:
-    """A file as text alone; an empty field is null, a quoted empty one is empty text.
-
-    In one thread, so that it knows the number of a row that is wrong. Blank lines are rows, to be counted.
-    """
-    import pyarrow as pa
-    import pyarrow.csv as csv
-
-    found: Iterable[pa.RecordBatch] = csv.open_csv(
-        pa.PythonFile(Checked(stream), mode="r"),
-        read_options=csv.ReadOptions(block_size=block, use_threads=False),
-        parse_options=csv.ParseOptions(newlines_in_values=True, invalid_row_handler=invalid, ignore_empty_lines=False),
-        convert_options=csv.ConvertOptions(
-            default_column_type=pa.string(),
-            null_values=[""],
-            strings_can_be_null=True,
-            quoted_strings_can_be_null=False,
-        ),
-    )
-    return found
+def _doubts(part: Part) -> list[str]:
+    """What makes a file look as if it were written in another form."""
+    return list(doubts([part.data])) if isinstance(part.data, RowFile) and part.path is not None else []
 
 
 def _weight(row: Mapping[Any, Any]) -> int:
@@ -290,33 +279,6 @@ def _weight(row: Mapping[Any, Any]) -> int:
         elif isinstance(value, dict):
             found += _weight(value)
     return found
-
-
-def _replayed(stream: Any, part: Part) -> Any:
-    import pyarrow as pa
-
-    return stream if isinstance(stream, pa.NativeFile) else pa.PythonFile(stream, mode="r")
-
-
-@contextmanager
-def _opened_lines(part: Part) -> Iterator[Iterable[bytes]]:
-    """The lines of a file, or of a share of it."""
-    if part.share is None:
-        with opened(part) as stream:
-            yield _split(stream)
-        return
-    with explained(part.data), open_input(part.data, part.options) as file:
-        blocks = lines_between(file, part.share.start, part.share.end)
-        yield (line for block in blocks for line in io.BytesIO(block))
-
-
-def _split(stream: Any) -> Iterable[bytes]:
-    """Lines of a stream of bytes."""
-    import pyarrow as pa
-
-    if isinstance(stream, pa.NativeFile):
-        return io.BufferedReader(stream, 1 << 20)
-    return (line.encode() if isinstance(line, str) else line for line in stream)
 
 
 def _end(entity: Entity, row: dict[str, Any], name: str, column: str) -> Any:
@@ -336,31 +298,3 @@ def _ids_in(entity: Entity, batch: pa.RecordBatch) -> Ids:
 def _sliced(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
     for start in range(0, batch.num_rows, BLOCK):
         yield batch.slice(start, BLOCK)
-
-
-def _parquet(part: Part) -> Iterator[pa.RecordBatch]:
-    import pyarrow.parquet as pq
-
-    file = pq.ParquetFile(open_input(part.data, part.options) if isinstance(part.data, str) else part.data)
-    groups = [file.metadata.row_group(i) for i in range(file.metadata.num_row_groups)]
-    widest = max((g.total_byte_size / g.num_rows for g in groups if g.num_rows), default=0.0)
-    # Rows may hold documents and images: then few of them are read at once.
-    size = max(1, min(BLOCK, int(BLOCK_BYTES / max(widest, 1.0))))
-    mine = None if part.share is None else list(range(part.share.start, part.share.end))
-    for batch in file.iter_batches(batch_size=size, row_groups=mine):
-        yield from arrow_source(batch).batches
-
-
-def _ipc(part: Part, stream: Any) -> pa.RecordBatchReader:
-    import pyarrow as pa
-
-    if isinstance(part.data, str):
-        with open_input(part.data, part.options) as file:
-            seekable = file.read(6) == b"ARROW1"
-        if seekable:
-            stored = pa.ipc.open_file(
-                open_input(part.data, part.options) if is_remote(part.data) else pa.memory_map(part.data)
-            )
-            batches = (stored.get_batch(i) for i in range(stored.num_record_batches))
-            return pa.RecordBatchReader.from_batches(stored.schema, batches)
-    return pa.ipc.open_stream(stream)

@@ -1,4 +1,4 @@
-"""Rows that cannot be loaded: collected up to a number, written to a file on request."""
+"""Rows that cannot be loaded: collected up to a number, written to a file or a folder on request."""
 
 from __future__ import annotations
 
@@ -6,35 +6,48 @@ import base64
 import os
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from pathlib import Path
-from typing import IO, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from quire.errors import StorageError
 from quire.graph.catalog import Entity
-from quire.graph.integrity.violations import MOST, Found, Violation
+from quire.graph.integrity.violations import MOST, Violation, Violations
+from quire.rowfiles.rejects import FileSink, RejectSink
+
+if TYPE_CHECKING:
+    from quire.lake.commit.transaction import Transaction
+
+
+@dataclass(frozen=True)
+class Culprit:
+    """A row of a load that breaks a rule together with others."""
+
+    violation: Violation
+    """With the file and the line that it comes from."""
+    original: Any = None
+    """What it held, if rejects are written here."""
+    written: bool = False
+    """Whether a task has written it."""
 
 
 class Rejects:
     """Collects what is wrong. Unless rows may be skipped, it stops the load when there is enough to tell."""
 
-    def __init__(self, most: int, path: str | os.PathLike[str] | None, skip: bool | int) -> None:
-        self.found = Found(most=MOST if skip else max(1, most))
+    def __init__(self, most: int, to: RejectSink | str | os.PathLike[str] | None, skip: bool | int) -> None:
+        self.found = Violations(most=MOST if skip else max(1, most))
         self._most = (None if skip is True else int(skip)) if skip else max(1, most)
         self.skips = bool(skip)
         self.rows = 0
         """Rows that were left out; one may break several rules."""
         self.by_type: Counter[str] = Counter()
         """Those of them whose type is known."""
-        self._path = Path(path) if path is not None else None
-        self._file: IO[bytes] | None = None
-        self._opened = False
+        self._sink = FileSink(to) if isinstance(to, str | os.PathLike) else to
 
     @property
     def writes(self) -> bool:
-        """Whether rows are written to a file."""
-        return self._path is not None
+        """Whether rows are written somewhere."""
+        return self._sink is not None
 
     @property
     def enough(self) -> bool:
@@ -48,6 +61,13 @@ class Rejects:
         self._write(violation, row)
         if self.enough:
             raise self.error()
+
+    def blame(self, culprit: Culprit) -> None:
+        """Tell of a row that was found by what is wrong with it."""
+        if culprit.written:
+            self.tell([culprit.violation], 1)
+        else:
+            self.add(culprit.violation, culprit.original)
 
     def tell(self, violations: Sequence[Violation], count: int) -> None:
         """So many that others have collected, of which some are told; they have written the rows.
@@ -72,41 +92,27 @@ class Rejects:
         if type and rows:
             self.by_type[type] += rows
 
+    def record(self, tx: Transaction) -> None:
+        """Let the commit say how many rows were left out. Those of no known type are under no name."""
+        unknown = self.rows - self.by_type.total()
+        tx.left_out.update({**self.by_type, **({"": unknown} if unknown else {})})
+
     def error(self) -> Exception:
         self.close()
+        self.found.stopped = self.found.stopped or self.enough
         error = self.found.error()
-        if self._path is not None:
-            error.fields["rejects"] = str(self._path)
+        if self._sink is not None:
+            error.fields["rejects"] = self._sink.shown
         return error
 
     def close(self) -> None:
-        """Finish the file. What an earlier load left there is gone, also when there was nothing to reject."""
-        if self._path is not None and not self._opened and self._path.exists():
-            self._file = self._open()
-        if self._file is not None:
-            self._file.close()
-            self._file = None
-
-    def _open(self) -> IO[bytes]:
-        assert self._path is not None
-        try:
-            file = self._path.open("ab" if self._opened else "wb")
-        except OSError as error:
-            raise StorageError(
-                f"The rejects cannot be written to {str(self._path)!r}: {error.strerror or error}.",
-                next="Give another file.",
-                retryable=False,
-                file=str(self._path),
-            ) from None
-        self._opened = True
-        return file
+        """Finish what is written."""
+        if self._sink is not None:
+            self._sink.close()
 
     def _write(self, violation: Violation, row: Any) -> None:
-        if self._path is None:
-            return
-        if self._file is None:
-            self._file = self._open()
-        self._file.write(told_line(violation, row) + b"\n")
+        if self._sink is not None:
+            self._sink.write(told_line(violation, row) + b"\n")
 
 
 def as_given(entity: Entity, row: Mapping[str, Any], *, id: bool) -> dict[str, Any]:

@@ -2,42 +2,26 @@
 
 from __future__ import annotations
 
-import contextlib
-import io
 import os
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from pathlib import PurePath
-from typing import IO, TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
 
-from quire.errors import InvalidInput, NotFound, StorageError
+from quire.errors import InvalidInput, NotFound, QuireError
 from quire.graph.catalog import Catalog, Entity
-from quire.graph.load.shares import Share
-from quire.store import inputs
-from quire.store.credentials import carried
+from quire.graph.names import nearest
+from quire.rowfiles import inputs
+from quire.rowfiles.csv import CsvForm
+from quire.rowfiles.files import RowFile, buffered
+from quire.rowfiles.kinds import SAY, Format, Kind, kind_named, kind_of
+from quire.store.forwarded_credentials import carried
 
 if TYPE_CHECKING:
-    from quire.lake.transaction import Transaction
-
-Format = Literal["ndjson", "csv", "parquet", "arrow"]
-FORMATS: tuple[Format, ...] = ("ndjson", "csv", "parquet", "arrow")
+    from quire.lake.commit.transaction import Transaction
 
 Reject = Callable[[int, str, str, Any], None]
 """Called with the line, the rule, what is wrong, and the row."""
-
-_SUFFIXES: dict[str, Format] = {
-    ".ndjson": "ndjson",
-    ".jsonl": "ndjson",
-    ".json": "ndjson",
-    ".csv": "csv",
-    ".parquet": "parquet",
-    ".pq": "parquet",
-    ".arrow": "arrow",
-    ".arrows": "arrow",
-    ".feather": "arrow",
-    ".ipc": "arrow",
-}
-_COMPRESSED = {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd"}
 
 
 @runtime_checkable
@@ -54,19 +38,21 @@ class Part:
     """One file, or one thing in memory. Without `entity` every row says itself which type it has."""
 
     data: Any
-    """A path, an open binary file, or what is in memory."""
+    """A file of rows, or what is in memory."""
     name: str | None
     """How it is called in errors."""
-    format: Format | Literal["rows", "columns"]
+    shape: Literal["file", "rows", "columns"]
     entity: Entity | None
-    options: Mapping[str, str] = field(default_factory=dict, repr=False)
-    """Of the store that a file in a bucket lies in. They hold credentials and travel with it."""
-    share: Share | None = None
-    """What is read of a file that several tasks read."""
 
     @property
-    def compressed(self) -> bool:
-        return isinstance(self.data, str) and PurePath(self.data).suffix.lower() in _COMPRESSED
+    def path(self) -> str | None:
+        """Where it is, if it is a file that has a name."""
+        return self.data.path if isinstance(self.data, RowFile) and self.data.stream is None else None
+
+
+def in_form(part: Part, form: CsvForm) -> Part:
+    """The same part; a file of CSV is read in this form."""
+    return replace(part, data=replace(part.data, form=form)) if isinstance(part.data, RowFile) else part
 
 
 def options_of(tx: Transaction) -> dict[str, str]:
@@ -88,13 +74,10 @@ def parts(
     A file that two of the names match is there once: nobody who lists overlapping patterns means its rows twice.
     """
     if type is not None and edge is not None:
-        raise InvalidInput(
-            "Rows are of a node type or of an edge type.", next="Say type= or edge= (--type, --edge), not both."
-        )
-    if format is not None and format not in FORMATS:
-        raise InvalidInput(f"There is no format {format!r}.", next=f"Use one of {', '.join(FORMATS)}.")
+        raise InvalidInput("type= and edge= were both given.", next="Give one of them (--type, --edge).")
+    kind = None if format is None else kind_named(format)
     given = catalog.node(type) if type is not None else catalog.edge(edge) if edge is not None else None
-    found = _once(_parts(source, catalog, given, format, options or {}))
+    found = _once(_parts(source, catalog, given, kind, options or {}))
     if not found:
         raise InvalidInput("There is nothing to load.", next="Name at least one file, or give rows.")
     return found
@@ -104,50 +87,49 @@ def _once(found: Iterator[Part]) -> list[Part]:
     """Without files that came before for the same type."""
     kept: dict[Any, Part] = {}
     for number, part in enumerate(found):
-        named = isinstance(part.data, str) and part.share is None
-        path = part.data if not named or inputs.is_remote(part.data) else os.path.abspath(part.data)
-        kept.setdefault((path, part.entity.id if part.entity else None) if named else number, part)
+        named = part.path if part.path is not None and part.data.share is None else None
+        path = named if named is None or inputs.is_remote(named) else os.path.abspath(named)
+        kept.setdefault(number if path is None else (path, part.entity.id if part.entity else None), part)
     return list(kept.values())
 
 
 def _parts(
-    source: Any, catalog: Catalog, given: Entity | None, format: Format | None, options: Mapping[str, str]
+    source: Any, catalog: Catalog, given: Entity | None, format: Kind | None, options: Mapping[str, str]
 ) -> Iterator[Part]:
     if isinstance(source, Part):
         yield source
     elif isinstance(source, str | os.PathLike):
         for path in _expanded(os.fspath(source), options):
-            kind = format or _format_of(path)
-            mine = options if inputs.is_remote(path) else {}
-            yield Part(path, path, kind, given or _named_after(path, kind, catalog), mine)
+            kind = _kind_of(path, format)
+            file = RowFile(path, kind, options=options if inputs.is_remote(path) else {})
+            yield Part(file, path, "file", given or _named_after(path, kind, catalog))
     elif isinstance(source, Mapping) and all(isinstance(k, str) for k in source) and _is_by_type(source, catalog):
         for name, rows in source.items():
             yield from _parts(rows, catalog, _typed(name, catalog), format, options)
+    elif given is None and isinstance(source, Mapping) and (wrong := _no_columns(source, catalog)) is not None:
+        raise wrong
     elif _is_list_of_sources(source) and (source or given is None):
         for one in source:
             yield from _parts(one, catalog, given, format, options)
     elif hasattr(source, "read") and not hasattr(source, "schema"):
         if format is None:
-            raise InvalidInput("An open file has no format.", next=f"Say format= (--format): {', '.join(FORMATS)}.")
-        yield Part(_binary(source), str(getattr(source, "name", None) or "<stream>"), format, given)
+            raise InvalidInput("An open file has no format.", next=SAY)
+        name = str(getattr(source, "name", None) or "<stream>")
+        yield Part(RowFile(name, format, stream=buffered(source)), name, "file", given)
     elif source is None or isinstance(source, int | float | bytes | bytearray):
         raise InvalidInput(
-            f"A {type(source).__name__} holds no rows.",
+            f"Cannot load a value of type {type(source).__name__}: it is not a source of rows.",
             next="Give a file, a list of dicts, a frame, Arrow data, or a dict of them by type.",
         )
     elif _is_rows(source):
         yield Part(source, None, "rows", given)
     else:
         if given is None:
-            raise InvalidInput("Columns do not say which type they hold.", next="Say type= or edge= (--type, --edge).")
+            raise InvalidInput(
+                "The type of these columns is unknown.",
+                next='Give type= or edge= (--type, --edge), or give a dict by type: {"…": columns}.',
+            )
         yield Part(source, None, "columns", given)
-
-
-def _binary(stream: Any) -> Any:
-    """An open file as bytes: one that was opened as text has them below, or gives them."""
-    if not isinstance(stream, io.TextIOBase):
-        return stream
-    return getattr(stream, "buffer", None) or io.BytesIO(stream.read().encode())
 
 
 def _is_rows(source: Any) -> bool:
@@ -170,6 +152,29 @@ def _is_by_type(source: Mapping[str, Any], catalog: Catalog) -> bool:
     return bool(source) and all(name in names for name in source)
 
 
+def _no_columns(source: Mapping[Any, Any], catalog: Catalog) -> QuireError | None:
+    """What is wrong with a dict that holds neither columns nor rows by the names of types."""
+    if any(isinstance(source.get(kind), str) for kind in ("type", "edge")):
+        return InvalidInput("The source is a single row.", next="Give a list: [{…}].")
+    names = {entity.name for entity in catalog.entities}
+    by_type = names & source.keys() or all(_is_source(value) for value in source.values())
+    unknown = [str(name) for name in source if name not in names]
+    if not by_type or not unknown:
+        return None
+    return NotFound(
+        f"The source has rows of type {unknown[0]!r}, which does not exist.",
+        next=nearest(unknown[0], names) or f"There are {', '.join(sorted(names))}.",
+        type=unknown[0],
+    )
+
+
+def _is_source(value: Any) -> bool:
+    """Whether a value of a dict holds rows or columns itself, so that it is no column."""
+    if isinstance(value, list | tuple):
+        return bool(value) and all(isinstance(row, Mapping) for row in value)
+    return hasattr(value, "columns") or hasattr(value, "read_next_batch")
+
+
 def _typed(name: str, catalog: Catalog) -> Entity:
     found = [e for e in catalog.entities if e.name == name]
     if len(found) > 1:
@@ -179,11 +184,23 @@ def _typed(name: str, catalog: Catalog) -> Entity:
 
 def size_of(source: Any) -> int:
     """Bytes of the files of a source; what is in memory already counts nothing."""
+    return sum(inputs.size_of(path) for name in files_of(source) for path in inputs.expand(name))
+
+
+def files_of(source: Any, catalog: Catalog | None = None) -> Iterator[str]:
+    """The names and patterns of files that a source consists of, as they were given. Who knows the types says so: then
+    a dict of columns is told from one by type."""
     if isinstance(source, str | os.PathLike):
-        return sum(inputs.size_of(path) for path in inputs.expand(os.fspath(source)))
-    if isinstance(source, Mapping):
-        return sum(size_of(one) for one in source.values())
-    return sum(size_of(one) for one in source) if _is_list_of_sources(source) else 0
+        yield os.fspath(source)
+    elif isinstance(source, Part):
+        if source.path is not None:
+            yield source.path
+    elif isinstance(source, Mapping):
+        for one in source.values() if catalog is None or _is_by_type(source, catalog) else ():
+            yield from files_of(one, catalog)
+    elif _is_list_of_sources(source):
+        for one in source:
+            yield from files_of(one, catalog)
 
 
 def _expanded(path: str, options: Mapping[str, str]) -> list[str]:
@@ -193,69 +210,27 @@ def _expanded(path: str, options: Mapping[str, str]) -> list[str]:
     return found
 
 
-def _suffixes(path: str) -> list[str]:
-    found = [s.lower() for s in PurePath(path).suffixes]
-    return found[:-1] if found and found[-1] in _COMPRESSED else found
+def _kind_of(path: str, given: Kind | None) -> Kind:
+    try:
+        return kind_of(path, given)
+    except InvalidInput:
+        if inputs.is_remote(path) or os.path.exists(path):
+            raise
+        raise NotFound(
+            f"There is no file {path!r}.", next="Check the name; rows are given as a list of dicts.", file=path
+        ) from None
 
 
-def _format_of(path: str) -> Format:
-    suffixes = _suffixes(path)
-    if not suffixes or suffixes[-1] not in _SUFFIXES:
-        raise InvalidInput(
-            f"The name {path!r} does not say what format the file has.",
-            next=f"Say format= (--format): {', '.join(FORMATS)}.",
-            file=path,
-        )
-    return _SUFFIXES[suffixes[-1]]
-
-
-def _named_after(path: str, format: Format, catalog: Catalog) -> Entity | None:
-    """The type that a file of columns is named after: `Person.csv`. A file of NDJSON says it row by row."""
-    if format == "ndjson":
+def _named_after(path: str, kind: Kind, catalog: Catalog) -> Entity | None:
+    """The type that a file of columns is named after: `Person.csv`. A file of JSON lines says it row by row."""
+    if kind is Kind.jsonl:
         return None
     stem = PurePath(path).name.split(".")[0]
     found = [e for e in catalog.entities if e.name == stem]
     if len(found) != 1:
         raise InvalidInput(
-            f"The name {path!r} does not say which type the rows have.",
-            next="Say type= or edge= (--type, --edge), or name the file after its type.",
+            f"The type of the rows in {path!r} is unknown.",
+            next="Give type= or edge= (--type, --edge), or name the file after its type.",
             file=path,
         )
     return found[0]
-
-
-@contextlib.contextmanager
-def opened(part: Part) -> Iterator[IO[bytes] | Any]:
-    """The bytes of a file, decompressed by its name."""
-    import pyarrow as pa
-
-    if not isinstance(part.data, str):
-        yield part.data
-        return
-    compression = _COMPRESSED.get(PurePath(part.data).suffix.lower())
-    with explained(part.data):
-        given = inputs.open_input(part.data, part.options) if inputs.is_remote(part.data) else part.data
-        with pa.input_stream(given, compression=compression) as stream:
-            yield stream
-
-
-@contextlib.contextmanager
-def explained(path: str) -> Iterator[None]:
-    """Turn what the file system and Arrow raise about a file into errors that say what to do."""
-    import pyarrow as pa
-
-    try:
-        yield
-    except FileNotFoundError:
-        raise NotFound(f"There is no file {path}.", next="Check the name.", file=path) from None
-    except IsADirectoryError:
-        raise InvalidInput(f"{path} is a directory.", next="Name the files in it: DIR/*.csv.", file=path) from None
-    except (pa.ArrowException, OSError) as error:
-        if isinstance(error, OSError) and error.errno is not None:
-            raise StorageError(
-                f"{path}: {error.strerror or error}.", next="Check it.", retryable=False, file=path
-            ) from None
-        first = (str(error).strip().splitlines() or [type(error).__name__])[0].rstrip(".")
-        raise InvalidInput(
-            f"{path} cannot be read: {first}.", next="Check the file and its format.", file=path
-        ) from None

@@ -11,16 +11,15 @@ from typing import TYPE_CHECKING, Any
 
 from quire.graph.catalog import Catalog, Entity, Property
 from quire.graph.embed.fill import Vectors
-from quire.graph.integrity.identity import ids as ids_of
-from quire.graph.integrity.identity import key_columns
-from quire.graph.integrity.rules import Broken, broken, sentence
+from quire.graph.integrity.row_rules import Broken, broken, key_columns, sentence
+from quire.graph.integrity.row_rules import ids as ids_of
 from quire.graph.integrity.violations import Violation
-from quire.graph.load.clash import known_by, nulls
 from quire.graph.load.gather import Typed
-from quire.graph.load.ids import ends_of, new_ids
-from quire.graph.load.lacks import Absent, lacks_text
+from quire.graph.load.merge import Absent, lacks_text
+from quire.graph.load.property_columns import Converted, from_arrow, from_python, from_text
 from quire.graph.load.rejects import Rejects
-from quire.graph.load.values import Converted, from_arrow, from_python, from_text
+from quire.graph.load.row_identity import known_by, nulls
+from quire.graph.load.row_ids import ends_of, new_ids
 from quire.graph.names import nearest
 from quire.graph.types import Type
 
@@ -32,7 +31,7 @@ ENDS = {"src": "from", "dst": "to"}
 
 
 @dataclass
-class Rows:
+class PendingRows:
     """Rows of one type as Python values, each with its line."""
 
     data: list[Mapping[str, Any]] = field(default_factory=list)
@@ -55,6 +54,8 @@ class Typist:
     file: str | None
     vectors: Vectors = field(default_factory=Vectors)
     """What makes the vectors that are not given."""
+    text: bool = False
+    """Whether rows come from a file, in which text is read as what it stands for."""
     merging: bool = False
     """Whether a row that is there keeps what a row does not give."""
     _lacking: list[frozenset[int]] = field(default_factory=list)
@@ -63,7 +64,7 @@ class Typist:
 
     # -- rows -------------------------------------------------------------------------------------------------
 
-    def rows(self, block: Rows) -> Typed:
+    def rows(self, block: PendingRows) -> Typed:
         """Rows as a batch in the shape of the table; those that break a rule are not in it."""
         import numpy as np
 
@@ -75,7 +76,7 @@ class Typist:
         for prop in self.entity.defined.properties:
             name, default = prop.name, default_of(prop)
             values = [row.get(name, default) for row in block.data]
-            columns[prop.column] = self._noted(prop.name, from_python(values, prop.type))
+            columns[prop.column] = self._noted(prop.name, from_python(values, prop.type, text=self.text))
         given = block.ids
         if "id" not in self.entity.properties:
             given = [row.get("id") if id is None else id for id, row in zip(given, block.data, strict=True)]
@@ -90,7 +91,7 @@ class Typist:
         yield "src", sources, self.catalog.source(self.entity)
         yield "dst", targets, self.catalog.target(self.entity)
 
-    def _check_names(self, block: Rows) -> None:
+    def _check_names(self, block: PendingRows) -> None:
         known = set(self.entity.properties) | {"id"}
         for row, data in enumerate(block.data):
             if not known.issuperset(data):
@@ -233,7 +234,7 @@ class Typist:
             unknown &= np.asarray(arrays["id"].is_null())
         unknown[[row for row, _ in self._told]] = False
         which = ", ".join(names)
-        said = f"{self.entity.name}: {which} is null and there is no id, so nothing says which row it is."
+        said = f"{self.entity.name}: {which} is null and there is no id, so the row has no key."
         for row in np.flatnonzero(unknown).tolist():
             self._tell(row, "key", which, said)
 
@@ -271,7 +272,7 @@ def _at(violation: Violation, line: int) -> Violation:
     return replace(violation, line=line)
 
 
-def _whole(entity: Entity, block: Rows, row: int) -> Any:
+def _whole(entity: Entity, block: PendingRows, row: int) -> Any:
     """A row as NDJSON has it."""
     told: dict[str, Any] = {"type" if entity.kind == "node" else "edge": entity.name}
     if block.ids[row] is not None:

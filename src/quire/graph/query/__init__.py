@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 from quire.graph.language import plan
 
 if TYPE_CHECKING:
-    from quire.graph.query.explained import Explained
-    from quire.graph.query.search import Embed
-    from quire.lake.snapshot import Snapshot
-    from quire.lake.table import Rows
+    from quire.graph.query.explain_report import Explained
+    from quire.graph.query.search.search import Embed
+    from quire.lake.read.snapshot import Snapshot
+    from quire.lake.read.table import Rows
 
 
 def run(
@@ -26,15 +26,20 @@ def run(
     `embed` makes vectors of text for `nearest`. `reduce=False` leaves out the pass that narrows scans by ids found
     before; it changes what is read and never the answer.
     """
+    from quire.graph.query.duckdb_run import execute
+    from quire.graph.query.implied_nodes import imply
     from quire.graph.query.prepare import prepare
-    from quire.graph.query.rows import execute
+    from quire.lake.read.sql_limits import Watch
 
-    prepared = prepare(query, snapshot, params, embed)
-    if reduce:
-        from quire.graph.query.reduce import narrow
+    watch = Watch()
+    with watch.reading():
+        prepared = prepare(query, snapshot, params, embed)
+        imply(prepared)
+        if reduce:
+            from quire.graph.query.semi_join import narrow
 
-        narrow(prepared)
-    return execute(prepared)
+            narrow(prepared)
+    return execute(prepared, watch)
 
 
 def explain(
@@ -47,7 +52,7 @@ def explain(
     reduce: bool = True,
 ) -> Explained:
     """How a read is run: plan, pushdowns, index use and SQL; with `analyze` also what it read and requested."""
-    from quire.graph.query.explained import explain as explained
+    from quire.graph.query.explain_report import explain as explained
 
     return explained(query, snapshot, params, embed=embed, analyze=analyze, reduce=reduce)
 

@@ -15,7 +15,7 @@ from quire.graph.language import plan
 
 
 @dataclass(frozen=True)
-class Place:
+class EntityColumns:
     """A variable as a relation: its name in the SQL, and its columns by what is stored."""
 
     number: int
@@ -39,16 +39,20 @@ class Layout:
 
     def __init__(self, read: plan.Read) -> None:
         self.places = {
-            name: Place(number, name, needs.entity, needs.properties)
+            name: EntityColumns(number, name, needs.entity, needs.properties)
             for number, (name, needs) in enumerate(read.needs.items())
         }
+        self.implied: dict[str, str] = {}
+        """Nodes that are not read, with the column of an edge that is their id (`implied_nodes`)."""
         self._paths = {p.path: len(self.places) + n for n, p in enumerate(_paths(read.block))}
 
-    def place(self, variable: str) -> Place:
+    def place(self, variable: str) -> EntityColumns:
         return self.places[variable]
 
     def system(self, variable: str, column: str) -> str:
         """The column of an id, or of an end of an edge."""
+        if variable in self.implied:
+            return self.implied[variable]
         return f"v{self.places[variable].number}_{column}"
 
     def property(self, variable: str, prop: Property) -> str:
@@ -56,10 +60,12 @@ class Layout:
         place = self.places[variable]
         if prop.id not in {p.id for p in place.properties}:
             raise CorruptRecord(
-                f"The plan uses {place.entity.name}.{prop.name} and does not say that it needs it.",
+                f"The plan uses {place.entity.name}.{prop.name} without declaring it.",
                 next="Check the query again and run the plan that this gives.",
                 property=prop.name,
             )
+        if variable in self.implied:
+            return self.implied[variable]  # of its properties only one is asked for, which is the id
         return f"v{place.number}_{prop.id}"
 
     def number(self, variable: str) -> int:

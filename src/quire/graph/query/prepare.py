@@ -8,21 +8,21 @@ from typing import TYPE_CHECKING, Any
 
 from quire.errors import InvalidQuery
 from quire.graph.language import plan
-from quire.graph.query.dialect import Dialect
-from quire.graph.query.expr import Values
-from quire.graph.query.filters import Filters
-from quire.graph.query.joined import Joined
-from quire.graph.query.known import Known
+from quire.graph.query.known_values import Known
 from quire.graph.query.layout import Layout, blocks, variables
+from quire.graph.query.pushed_filters import Filters
 from quire.graph.query.scans import Source
-from quire.graph.query.scored import Made, Scored
-from quire.graph.query.search import Embed, Searches
-from quire.graph.query.sql import Compiler, Statement
-from quire.graph.query.terms import Terms
+from quire.graph.query.search.scores import Made, Scored
+from quire.graph.query.search.search import Embed, Searches
+from quire.graph.query.sql.dialect import Dialect
+from quire.graph.query.sql.duckdb import CompiledSql, Compiler
+from quire.graph.query.sql.expressions import Terms
+from quire.graph.query.sql.fragments import Values
+from quire.graph.query.sql.joins_only import Joined
 from quire.store import clock
 
 if TYPE_CHECKING:
-    from quire.lake.snapshot import Snapshot
+    from quire.lake.read.snapshot import Snapshot
 
 
 @dataclass
@@ -47,20 +47,20 @@ class Prepared:
     def offset(self) -> int | None:
         return self.known.count(self.read.offset, "offset")
 
-    def statement(self) -> Statement:
+    def statement(self) -> CompiledSql:
         """The SQL; what it binds is in `values`."""
         self.values = Values()
         terms = Terms(self.layout, self.known, self.values, self.searches)
         return self._compiled(Compiler, terms)
 
-    def joined(self, dialect: Dialect) -> tuple[Statement, Mapping[str, Made]]:
+    def joined(self, dialect: Dialect) -> tuple[CompiledSql, Mapping[str, Made]]:
         """The SQL as joins alone, and the columns that it wants of the scans beside those that are stored."""
         self.values = Values(dialect)
         searches = Scored.of(self.searches, self.layout)
         statement = self._compiled(Joined, Terms(self.layout, self.known, self.values, searches))
         return statement, searches.made
 
-    def _compiled(self, kind: type[Compiler], terms: Terms) -> Statement:
+    def _compiled(self, kind: type[Compiler], terms: Terms) -> CompiledSql:
         few = {name: s.rows.num_rows for name, s in self.sources.items() if s.rows is not None}
         return kind(self.read, self.layout, terms, frozenset(self.pushed), few).statement(self.limit, self.offset)
 
@@ -70,7 +70,9 @@ def prepare(query: plan.Query, snapshot: Snapshot, params: Mapping[str, Any], em
     read = query.body
     if not isinstance(read, plan.Read):
         raise InvalidQuery(
-            f"{query.name} changes the graph; it has no rows to return.", next="Run it as a mutation.", query=query.name
+            f"{query.name} is a mutation, not a query: it returns no rows.",
+            next="Run it as a mutation.",
+            query=query.name,
         )
     known = Known(params, clock.now())
     layout = Layout(read)

@@ -10,23 +10,25 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from quire.filters import Condition
 from quire.formats import Search
-from quire.graph.query.filters import both
+from quire.graph.query.pushed_filters import both
+from quire.lake.handles import view_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from quire.graph.query.layout import Place
-    from quire.lake.snapshot import Snapshot
-    from quire.lake.table import Table
+    from quire.graph.query.layout import EntityColumns
+    from quire.lake.read.snapshot import Snapshot
+    from quire.lake.read.table import Table
 
 
 @dataclass
 class Source:
     """What is read of one variable."""
 
-    place: Place
-    filters: list[str] = field(default_factory=list)
+    place: EntityColumns
+    filters: list[Condition] = field(default_factory=list)
     """Pushed down; all of them hold."""
     conditions: list[Any] = field(default_factory=list)
     """What the filters were made of."""
@@ -40,28 +42,31 @@ class Source:
         """What DuckDB is given."""
         if self.rows is not None:
             return self.rows
-        from quire.graph.query.lazy import LazyScan
+        from quire.lake.read.ranking.lazy_scan import LazyScan
 
-        view = self.table(snapshot)._view()
+        view = view_of(self.table(snapshot))
         return LazyScan(view, self.place.columns, both(self.filters), self.limit)
 
     def table(self, snapshot: Snapshot) -> Table:
         return snapshot[self.place.entity.table]
 
     def read(
-        self, snapshot: Snapshot, *, filters: Sequence[str] = (), limit: int | None = None, search: Search | None = None
+        self,
+        snapshot: Snapshot,
+        *,
+        filters: Sequence[Condition] = (),
+        limit: int | None = None,
+        search: Search | None = None,
     ) -> pa.Table:
         """Read rows now: those that the filters leave, `limit` of them at most."""
         import pyarrow as pa
 
-        from quire.graph.query.lazy import renamed
+        from quire.lake.read.ranking.lazy_scan import renamed
 
         names = self.place.columns
-        found = (
-            self.table(snapshot)
-            ._view()
-            .scan(columns=list(names.values()), filter=both([*self.filters, *filters]), limit=limit, search=search)
-        )
+        where = both([*self.filters, *filters])
+        view = view_of(self.table(snapshot))
+        found = view.scan(columns=list(names.values()), filter=where, limit=limit, search=search)
         shown = pa.schema([pa.field(n, found.schema.field(c).type) for n, c in names.items()])
         return renamed(found, list(names), shown, list(names.values())).read_all()
 
@@ -69,5 +74,5 @@ class Source:
         """No rows, with the columns of the scan."""
         import pyarrow as pa
 
-        stored = self.table(snapshot)._view().schema
+        stored = view_of(self.table(snapshot)).schema
         return pa.schema([pa.field(n, stored.field(c).type) for n, c in self.place.columns.items()]).empty_table()

@@ -29,32 +29,37 @@ from quire.graph.catalog import (
     stored_schema,
 )
 from quire.graph.schema import indexes
-from quire.graph.schema.compare import TypeChange, retyped
-from quire.graph.schema.literals import literal
+from quire.graph.schema.data_checks import reads_others
+from quire.graph.schema.diff import TypeChange, retyped
 from quire.graph.schema.plan import Plan, plan
 from quire.graph.schema.resolve import ends
-from quire.graph.schema.rows import reads_others
 from quire.graph.schema.steps import Step, refused
+from quire.lake.receipt import committed_as
+from quire.prompt import OneLine, counted
 
 if TYPE_CHECKING:
+    from quire.lake.commit.transaction import Transaction
+    from quire.lake.commit.transaction_table import TransactionTable
     from quire.lake.receipt import Receipt
-    from quire.lake.transaction import Transaction
-    from quire.lake.verbs import TransactionTable
     from quire.ledger import TableInfo
 
 
-@dataclass(frozen=True)
-class Applied:
+@dataclass(frozen=True, repr=False)
+class Applied(OneLine):
     """What a schema change did, and the catalog after it. `receipt` is the proof of the commit, once there is one."""
 
     steps: tuple[Step, ...]
     catalog: Catalog
     receipt: Receipt | None = None
 
+    def _facts(self) -> str:
+        return f"{counted(len(self.steps), 'step')}, {committed_as(self.receipt)}" if self.steps else "nothing to do"
+
     def __bool__(self) -> bool:
         return bool(self.steps)
 
     def to_dict(self) -> dict[str, Any]:
+        """All of it as plain values."""
         return {
             "commit": self.receipt.commit if self.receipt else None,
             "steps": [s.to_dict() for s in self.steps],
@@ -66,10 +71,12 @@ def catalog_in(tx: Transaction) -> Catalog:
     return Catalog.of(_infos(tx))
 
 
-def apply(tx: Transaction, text: str, *, file: str = "", drop_data: bool = False) -> Applied:
+def apply(
+    tx: Transaction, text: str, *, file: str = "", drop_data: bool = False, table_format: str | None = None
+) -> Applied:
     """Bring the graph to a schema, inside a transaction that commits it.
 
-    `SchemaRefused` lists everything that stands against it; the transaction is then as it was before. Applying the
+    `SchemaRefused` lists everything that prevents it; the transaction is then as it was before. Applying the
     same text again does nothing.
     """
     old = catalog_in(tx)
@@ -84,8 +91,9 @@ def apply(tx: Transaction, text: str, *, file: str = "", drop_data: bool = False
     for change in found.changes:
         if change.new is None:
             tx.drop_table(change.table)
-    _write_types(tx, found)
-    _write_whole(tx, found)
+    kind = table_format or next((s.pin.format for s in tx.at.tables.values() if s.info.name == STORED), "lance")
+    _write_types(tx, found, kind)
+    _write_whole(tx, found, kind)
     return Applied(found.steps, catalog_in(tx))
 
 
@@ -98,7 +106,7 @@ def _infos(tx: Transaction) -> Iterator[TableInfo]:
             yield edit.info
 
 
-def _write_types(tx: Transaction, found: Plan) -> None:
+def _write_types(tx: Transaction, found: Plan, kind: str) -> None:
     """Node types come before the edge types that need their ids."""
     ids: dict[str, str] = {}
     changes = [c for c in found.changes if c.new is not None]
@@ -106,16 +114,15 @@ def _write_types(tx: Transaction, found: Plan) -> None:
         assert change.new is not None
         definition = ends(change.new, lambda end: ids.get(end, end))
         if change.old is None:
-            ids[change.name] = _create(tx, change.name, definition)
+            ids[change.name] = _create(tx, change.name, definition, kind)
         else:
             _alter(tx, change, definition)
 
 
-def _create(tx: Transaction, name: str, definition: Definition) -> str:
+def _create(tx: Transaction, name: str, definition: Definition, kind: str) -> str:
     entity = Entity("", name, definition)
-    table = tx.create_table(
-        entity.table, schema=entity.schema(), key="id", validator=VALIDATOR, rules=_encoded(definition)
-    )
+    rules, schema = _encoded(definition), entity.schema()
+    table = tx.create_table(entity.table, schema=schema, key="id", validator=VALIDATOR, rules=rules, format=kind)
     indexes.build(table, entity)
     return table.id
 
@@ -151,28 +158,23 @@ def _change_columns(table: TransactionTable, change: TypeChange) -> None:
 
 
 def _add_column(table: TransactionTable, prop: Property) -> None:
+    import pyarrow as pa
+
     default = prop.annotation("default")
     if default is None or prop.type.optional:
-        table.add_columns(_blobs(prop.column) if prop.type.base == "Blob" else field_of(prop))
+        table.add_columns(field_of(prop))
         return
-    table.add_columns({prop.column: literal(prop.type, default.value)})
+    table.add_columns({prop.column: pa.scalar(prop.type.value(default.value), prop.type.required.arrow())})
     table.alter_column(prop.column, nullable=True)
 
 
-def _blobs(column: str) -> Any:
-    """A column of blobs in Lance's own type: a new table gets it by the column's metadata, a new column does not."""
-    from quire.formats.lance.columns import blobs
-
-    return blobs(column)
-
-
-def _write_whole(tx: Transaction, found: Plan) -> None:
+def _write_whole(tx: Transaction, found: Plan, kind: str) -> None:
     """Keep what belongs to no type: the interfaces and the text."""
     rules = _encoded(Whole(format=FORMAT, interfaces=found.schema.interfaces, text=found.schema.text))
     if STORED in tx:
         tx[STORED].set_rules(rules)
     else:
-        tx.create_table(STORED, schema=stored_schema(), key="name", validator=VALIDATOR, rules=rules)
+        tx.create_table(STORED, schema=stored_schema(), key="name", validator=VALIDATOR, rules=rules, format=kind)
 
 
 def _encoded(value: Definition | Whole) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from quire.graph.catalog import Annotation, Catalog, Check, Definition, Interface, Property, Range, quoted
-from quire.graph.schema.compare import TypeChange, retyped
+from quire.graph.schema.diff import TypeChange, retyped
 from quire.graph.schema.steps import Step
 from quire.graph.types import Type
 
@@ -62,11 +62,11 @@ def _properties(change: TypeChange) -> Iterator[Step]:
         yield from _type_steps(name, old, new)
         yield from _annotation_steps(name, new.name, old.annotations, new.annotations)
     for _, new in change.remade():
-        sentence = f"Remove the vectors of {name}.{new.name} that are there: they were made in another way."
+        sentence = f"Remove the existing vectors of {name}.{new.name}: they were made in another way."
         yield Step("clear-vectors", name, sentence, new.name)
     for new in change.added():
         default = new.annotation("default")
-        filled = f", {quoted(default.value)} for the rows that are there" if default and not new.type.optional else ""
+        filled = f", {quoted(default.value)} for existing rows" if default and not new.type.optional else ""
         yield Step("add-property", name, f"Add {name}.{new.name}: {new.type}{filled}.", new.name, {"is": str(new.type)})
 
 

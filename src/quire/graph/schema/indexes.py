@@ -10,10 +10,12 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from quire.errors import Unsupported
+from quire.filters import IsNull, Not
 from quire.graph.catalog import Entity, Property
 
 if TYPE_CHECKING:
-    from quire.lake.verbs import TransactionTable
+    from quire.lake.commit.transaction_table import TransactionTable
 
 
 @dataclass(frozen=True)
@@ -50,7 +52,7 @@ def _of(prop: Property, *, text: bool) -> Iterator[Index]:
         return
     yield Index(f"p{prop.id}_btree", prop.column, "BTREE", of=prop.id)
     if text and prop.type.base == "String":
-        from quire.graph.query.search import TEXT_INDEX
+        from quire.graph.query.search.search import TEXT_INDEX
 
         yield Index(f"p{prop.id}_text", prop.column, "INVERTED", TEXT_INDEX, prop.id)
 
@@ -85,9 +87,15 @@ def follow(table: TransactionTable, entity: Entity, had: dict[str, Index], moved
 
 
 def _built(table: TransactionTable, found: Iterable[Index]) -> list[str]:
-    names = []
+    """Build indexes; none where tables of the format have none, since no answer depends on them."""
+    names: list[str] = []
     for index in found:
-        if not index.needs_rows or table.count(f"`{index.column}` is not null"):
-            table.create_index(index.column, index.kind, name=index.name, replace=True, **index.options)
+        if not index.needs_rows or table.count(Not(IsNull(index.column))):
+            try:
+                table.create_index(index.column, index.kind, name=index.name, replace=True, **index.options)
+            except Unsupported as error:
+                if error.fields.get("indexes") != "none":
+                    raise
+                return names
             names.append(index.name)
     return names

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 from quire.errors import InvalidSchema
 from quire.graph.catalog import Annotation, Scalar
 from quire.graph.names import nearest
-from quire.graph.schema.declared import (
+from quire.graph.schema.ast import (
     Cardinality,
     Constraint,
     Declared,
@@ -25,10 +25,10 @@ from quire.graph.schema.declared import (
     DeclaredType,
     Named,
     Note,
-    Place,
+    Position,
     where,
 )
-from quire.graph.schema.wrong import misspelt, unexpected
+from quire.graph.schema.syntax_errors import misspelt, unexpected
 from quire.graph.types import LARGEST_VECTOR, SCALARS, Type
 
 if TYPE_CHECKING:
@@ -216,7 +216,7 @@ class _Reader:
                 return chr(int(letter[1:], 16))
             raise self._wrong(
                 token,
-                f"A string has no escape \\{letter}.",
+                f"Invalid escape \\{letter} in a string.",
                 f"For a backslash write two: \\\\{letter}.",
                 found=found[0],
             )
@@ -225,7 +225,7 @@ class _Reader:
         try:
             return text.encode("utf-16", "surrogatepass").decode("utf-16")
         except UnicodeDecodeError:
-            raise self._wrong(token, "The string is no valid Unicode.", "Write the characters themselves.") from None
+            raise self._wrong(token, "The string is not valid Unicode.", "Write the characters themselves.") from None
 
     def _wrong(self, token: Token, message: str, advice: str, found: str | None = None) -> InvalidSchema:
         at = _place(token)
@@ -251,8 +251,8 @@ def _tokens(tree: Tree[Token]) -> Iterator[Token]:
             yield child
 
 
-def _place(token: Token) -> Place:
-    return Place(token.line or 1, token.column or 1)
+def _place(token: Token) -> Position:
+    return Position(token.line or 1, token.column or 1)
 
 
 def _named(token: Token) -> Named:

@@ -1,4 +1,4 @@
-"""What applying a schema would do, and what stands against it.
+"""What applying a schema would do, and what prevents it.
 
 found = plan(catalog, text, snapshot=lake.snapshot())
 for step in found.steps: print(step)
@@ -11,18 +11,19 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from quire.graph.catalog import Catalog
-from quire.graph.schema.compare import TypeChange, allowed, compare
+from quire.graph.schema.data_checks import refusals_of
 from quire.graph.schema.describe import interface_steps, steps_of
+from quire.graph.schema.diff import TypeChange, allowed, compare
 from quire.graph.schema.parse import parse
 from quire.graph.schema.resolve import Schema, resolve
-from quire.graph.schema.rows import refusals_of
 from quire.graph.schema.steps import Refusal, Step
+from quire.lake import display
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from quire.lake.snapshot import Snapshot
-    from quire.lake.transaction import Transaction
+    from quire.lake.commit.transaction import Transaction
+    from quire.lake.read.snapshot import Snapshot
 
 
 @dataclass(frozen=True)
@@ -35,10 +36,21 @@ class Plan:
     """The types that change, those that are dropped first."""
     steps: tuple[Step, ...]
     refusals: tuple[Refusal, ...]
-    """What stands against it: rules of the language, and rows where they were looked at."""
+    """What prevents it: rules of the language, and rows if they were checked."""
 
     def __bool__(self) -> bool:
         return bool(self.steps)
+
+    def __repr__(self) -> str:
+        said = f"<Plan: {len(self.steps)} steps, {len(self.refusals)} refusals>"
+        lines = [f"- {step}" for step in self.steps] + [f"refused: {refusal}" for refusal in self.refusals]
+        return "\n".join([said, *map(display.clean, lines)])
+
+    def _repr_html_(self) -> str:
+        steps = display.html_table(("type", "property", "step"), [(s.type, s.property, s) for s in self.steps])
+        refused = [(r.type, r.property, r.sentence, r.next) for r in self.refusals]
+        against = display.html_table(("type", "property", "refused because", "what to do"), refused)
+        return (steps if self.steps else "<i>nothing to do</i>") + (against if refused else "")
 
     def to_dict(self) -> dict[str, Any]:
         """The plan as `quire schema plan --json` prints it."""

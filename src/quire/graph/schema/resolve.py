@@ -13,18 +13,18 @@ import msgspec
 
 from quire.graph.catalog import FORMAT, SYSTEM, Annotation, Catalog, Definition, Entity, Interface, Kind, Property
 from quire.graph.names import LANCE, LONGEST, nearest
-from quire.graph.schema.declared import (
+from quire.graph.schema.ast import (
     Declared,
     DeclaredInterface,
     DeclaredProperty,
     DeclaredType,
     Named,
     Note,
-    Place,
+    Position,
     Problems,
 )
 from quire.graph.schema.parse import parse
-from quire.graph.schema.rules import Rules, rules_of
+from quire.graph.schema.type_rules import Rules, rules_of
 
 SHORTHANDS = ("key", "unique", "index")
 """Annotations of a property that mean the same as the rule of the type with that property alone."""
@@ -45,7 +45,7 @@ class Resolved:
 
     name: str
     definition: Definition
-    at: Place
+    at: Position
     was: str | None = None
     """The name before, from `@rename_from`."""
     properties_were: dict[str, str] = field(default_factory=dict)
@@ -217,7 +217,7 @@ def _end(end: Named | None, found: DeclaredType, declared: Declared, problems: P
 
 
 def _check_properties(kind: Kind, owner: str, found: Sequence[DeclaredProperty], problems: Problems) -> None:
-    seen: dict[str, Place] = {}
+    seen: dict[str, Position] = {}
     for prop in found:
         add = partial(problems.add, prop.at, type=owner, property=prop.name)
         if prop.name in seen:
@@ -229,7 +229,7 @@ def _check_properties(kind: Kind, owner: str, found: Sequence[DeclaredProperty],
         if len(prop.name) > LONGEST:
             add(f"The name {prop.name[:20]}… has {len(prop.name)} letters.", f"Use at most {LONGEST}.")
         if prop.name in LANCE or prop.name in SEARCH:
-            add(f"{owner}.{prop.name} has the name of a column of Lance's own.", "Choose another name.")
+            add(f"{owner}.{prop.name} has a name that Lance reserves for its own columns.", "Choose another name.")
         if kind == "edge" and prop.name in ENDS:
             add(f"{owner}.{prop.name}: {prop.name!r} names an end of the edge.", "Choose another name.")
         for value in sorted({v for v in prop.type.values if prop.type.values.count(v) > 1}):
@@ -282,7 +282,7 @@ def _implements(
             continue
         problems.add(
             name.at,
-            f"{found.name} implements {name.name!r}, which is no interface.",
+            f"{found.name} implements {name.name!r}, which is not an interface.",
             nearest(name.name, interfaces) or f"The interfaces are {', '.join(interfaces) or 'none'}.",
             type=found.name,
         )

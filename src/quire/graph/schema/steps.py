@@ -1,4 +1,4 @@
-"""The steps of a schema change, and what stands against one, as sentences and as data."""
+"""The steps of a schema change, and what prevents one, as sentences and as data."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Refusal:
     next: str
     property: str = ""
     rows: int = 0
-    """How many rows stand against it; 0 when no row does."""
+    """How many rows prevent it; 0 when no row does."""
     examples: tuple[str, ...] = ()
     """Ids of up to five of them."""
 
@@ -48,6 +48,7 @@ class Refusal:
         return f"{self.sentence} {self.next}"
 
     def to_dict(self) -> dict[str, Any]:
+        """All of it as plain values."""
         plain: dict[str, Any] = {"code": self.code, "type": self.type, "sentence": self.sentence, "next": self.next}
         if self.property:
             plain["property"] = self.property

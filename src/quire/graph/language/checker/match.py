@@ -1,0 +1,156 @@
+"""From the clauses of `match` to a block of the plan."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from quire.errors import InvalidQuery
+from quire.graph.catalog import Entity
+from quire.graph.language import ast, plan
+from quire.graph.language.checker.expression import Context, Expressions
+from quire.graph.language.checker.predicate import predicate
+from quire.graph.language.checker.scope import Scope, Scopes, resolve, small
+from quire.graph.language.plan_parts import variables
+from quire.graph.language.position import wrong
+
+
+@dataclass
+class Matching:
+    """Makes the blocks of one query. Errors in single conditions are gathered, so that one does not hide the next."""
+
+    context: Context
+    scopes: Scopes
+
+    def block(self, scope: Scope) -> plan.Block:
+        optionals = {b.unique for o in scope.optionals() for b in o.variables()}
+        expansions, paths, maybe = [], [], []
+        conditions: list[plan.Condition] = []
+        after: list[plan.Condition] = []
+        for clause in scope.clauses:
+            try:
+                match clause:
+                    case ast.Traverse():
+                        expansions.append(self._expand(scope, clause))
+                    case ast.Shortest():
+                        paths.append(
+                            plan.Shortest(scope.own[clause.path.name].unique, self._expand(scope, clause.step))
+                        )
+                    case ast.Optional():
+                        [inner] = scope.inner[clause.at]
+                        block = self.block(inner)
+                        maybe.append(plan.Maybe(block, _shared(inner, block)))
+                    case _:
+                        for condition in self._conditions(scope, clause):
+                            late = bool(optionals & set(variables(condition)))
+                            (after if late else conditions).append(condition)
+            except InvalidQuery as error:
+                self.context.errors.append(error)
+        scans = tuple(
+            plan.Scan(b.unique, b.entity) for b in scope.variables() if b.role == "node" and b.entity is not None
+        )
+        return plan.Block(scans, tuple(expansions), tuple(paths), tuple(conditions), tuple(maybe), tuple(after))
+
+    def _conditions(self, scope: Scope, clause: ast.Clause) -> Iterator[plan.Condition]:
+        types = Expressions(self.context, "match", scope)
+        match clause:
+            case ast.Bind():
+                resolve(scope, clause.variable).uses += 1
+                for given in clause.properties:
+                    access = ast.Access(clause.variable, given.name, given.at)
+                    if clause.variable.name == "_":
+                        yield self._anonymous(scope, clause, given)
+                    else:
+                        yield predicate(ast.Compare("=", access, given.value, given.at), types)
+            case ast.Compare() | ast.IsNull() | ast.Matches():
+                yield predicate(clause, types)
+            case ast.Not():
+                [inner] = scope.inner[clause.at]
+                block = self.block(inner)
+                shared = _shared(inner, block)
+                if not shared and not self.context.errors:
+                    message = "This not { … } shares no variable with the outside: it holds for all rows or for none."
+                    self.context.warn("uncorrelated-not", message, clause.at)
+                yield plan.Without(block, shared)
+            case ast.Or():
+                inners = scope.inner[clause.at]
+                blocks = tuple(self.block(inner) for inner in inners)
+                names = dict.fromkeys(
+                    name for inner, block in zip(inners, blocks, strict=True) for name in _shared(inner, block)
+                )
+                yield plan.Either(blocks, tuple(names))
+            case _:
+                raise AssertionError(clause)
+
+    def _anonymous(self, scope: Scope, clause: ast.Bind, given: ast.Assignment) -> plan.Predicate:
+        """`$_: Type { name: value }`: the only place where the properties of `$_` can be reached."""
+        bound = resolve(scope, clause.variable)
+        assert bound.entity is not None
+        types = Expressions(self.context, "match", scope, row=(bound.unique, bound.entity))
+        return predicate(ast.Compare("=", ast.Name(given.name, given.at), given.value, given.at), types)
+
+    def _expand(self, scope: Scope, step: ast.Traverse) -> plan.Expand:
+        edge = self.scopes.edges[step.at]
+        ends = [resolve(scope, end) for end in (step.source, step.target)]
+        for bound in ends:
+            bound.uses += 1
+        if step.binding is None:
+            name = self.scopes.unnamed(small(edge.name))
+        else:
+            bound = resolve(scope, step.binding)
+            bound.uses += 1
+            name = bound.unique
+        types = Expressions(self.context, "edge", row=(name, edge))
+        filters = tuple(predicate(given, types) for given in step.filters)
+        bounds = step.bounds or ast.Bounds(1, 1)
+        self._check_nearest(step, edge, bounds)
+        if bounds.most != 1 and edge.defined.source != edge.defined.target:
+            types_of_ends = [self.context.catalog.by_id(id).name for id in (edge.defined.source, edge.defined.target)]
+            message = f"{edge.name} leads from {' to '.join(types_of_ends)}, so it is never walked more than one hop."
+            self.context.warn("bounds-without-effect" if bounds.least == 1 else "never-holds", message, step.at)
+        elif bounds.most is None:
+            message = f"{step.edge}{{{bounds.least},}} has no upper bound and may walk the whole graph."
+            self.context.warn("unbounded-traversal", message, step.at)
+        return plan.Expand(
+            ends[0].unique,
+            ends[1].unique,
+            name,
+            edge,
+            self.scopes.directions[step.at],
+            step.binding is not None,
+            bounds.least,
+            bounds.most,
+            filters,
+        )
+
+    def _check_nearest(self, step: ast.Traverse, edge: Entity, bounds: ast.Bounds) -> None:
+        """A walk of no hop ends at the node where it begins, so both ends are of one type."""
+        if bounds.least == 0 and edge.defined.source != edge.defined.target:
+            ends = [self.context.catalog.by_id(id).name for id in (edge.defined.source, edge.defined.target)]
+            raise wrong(
+                step.at,
+                f"{edge.name} leads from {' to '.join(ends)}, so there is no walk of 0 hops along it.",
+                "Begin the bounds at 1.",
+            )
+
+
+def _shared(scope: Scope, block: plan.Block) -> tuple[str, ...]:
+    """Variables that a block uses and does not introduce."""
+    own = {b.unique for s in scope.all() for b in s.variables()} | {e.edge for e in _expansions(block)}
+    return tuple(dict.fromkeys(name for name in variables(block) if name not in own))
+
+
+def _expansions(block: plan.Block) -> Iterator[plan.Expand]:
+    yield from block.expansions
+    yield from (p.step for p in block.paths)
+    for condition in (*block.conditions, *block.after):
+        match condition:
+            case plan.Without():
+                yield from _expansions(condition.block)
+            case plan.Either():
+                for inner in condition.blocks:
+                    yield from _expansions(inner)
+            case _:
+                pass
+    for maybe in block.optional:
+        yield from _expansions(maybe.block)

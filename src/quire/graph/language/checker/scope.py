@@ -1,0 +1,400 @@
+"""Which variables a query has, where they can be seen, and of which type they are.
+
+A block introduces a variable where it binds it: `$x: Type`, the ends of a traversal, `$e:`, `$p = shortest(…)`. Blocks
+inside it see it. A node that every alternative of an `or` binds belongs to the block around the `or`; so an `or` is a
+condition and nothing else. What an `optional` introduces is seen after it: by conditions, by later `optional`s and by
+`return`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Literal
+
+from quire.errors import NotFound
+from quire.graph.catalog import Catalog, Entity
+from quire.graph.language import ast
+from quire.graph.language.ast import At
+from quire.graph.language.plan import Direction
+from quire.graph.language.position import wrong
+from quire.graph.names import nearest
+
+Role = Literal["node", "edge", "path"]
+Kind = Literal["match", "not", "or", "optional"]
+
+
+@dataclass(eq=False)
+class Bound:
+    """A variable of the query."""
+
+    name: str
+    """As it was written."""
+    unique: str
+    """As the plan calls it."""
+    role: Role
+    at: At
+    scope: Scope
+    entity: Entity | None = None
+    """Of nodes and edges, as soon as it is known."""
+    uses: int = 0
+
+    @property
+    def type_name(self) -> str:
+        return self.entity.name if self.entity else "a path"
+
+
+@dataclass(eq=False)
+class Scope:
+    """A block of clauses with the variables that it introduces."""
+
+    clauses: tuple[ast.Clause, ...]
+    kind: Kind
+    parent: Scope | None = None
+    own: dict[str, Bound] = field(default_factory=dict)
+    anonymous: dict[At, Bound] = field(default_factory=dict)
+    """`$_`, by position."""
+    inner: dict[At, list[Scope]] = field(default_factory=dict)
+    """Of `not`, `or` and `optional`, by position."""
+
+    def chain(self) -> Iterator[Scope]:
+        scope: Scope | None = self
+        while scope is not None:
+            yield scope
+            scope = scope.parent
+
+    def find(self, name: str) -> Bound | None:
+        """The variable that a name means in this block: its own, one around it, one of an optional that came before."""
+        inside: Scope | None = None
+        for scope in self.chain():
+            if name in scope.own:
+                return scope.own[name]
+            for optional in scope.optionals(before=inside):
+                if name in optional.own:
+                    return optional.own[name]
+            inside = scope
+        return None
+
+    def optionals(self, before: Scope | None = None) -> Iterator[Scope]:
+        """Its optional blocks; only those before one of them, if it is one."""
+        for clause in self.clauses:
+            if isinstance(clause, ast.Optional) and clause.at in self.inner:
+                [block] = self.inner[clause.at]
+                if block is before:
+                    return
+                yield block
+                yield from block.optionals()
+
+    def sees_null(self, bound: Bound) -> bool:
+        """Whether the variable may be null here: it belongs to an optional block that this one is not in."""
+        around = set(self.chain())
+        return any(s.kind == "optional" and s not in around for s in bound.scope.chain())
+
+    def all(self) -> Iterator[Scope]:
+        """This block and all inside it, in the order in which they are written."""
+        yield self
+        for clause in self.clauses:
+            for block in self.inner.get(clause.at, ()):
+                yield from block.all()
+
+    def variables(self) -> Iterator[Bound]:
+        """What it introduces, in the order in which it is written."""
+        yield from sorted((*self.own.values(), *self.anonymous.values()), key=lambda b: (b.at.line, b.at.column))
+
+
+class Scopes:
+    """Makes the scopes of a query: first the variables, then their types."""
+
+    def __init__(self, catalog: Catalog, parameters: Iterable[str]) -> None:
+        self.catalog = catalog
+        self.parameters = set(parameters)
+        self.taken: set[str] = set(self.parameters)
+        self.directions: dict[At, Direction] = {}
+        """Of traversals, by position."""
+        self.edges: dict[At, Entity] = {}
+
+    def build(self, clauses: tuple[ast.Clause, ...]) -> Scope:
+        """The scope of `match`, with all the others inside it, typed."""
+        root = self._declare(clauses, "match", None)
+        self._resolve(root)
+        return root
+
+    # -- variables ------------------------------------------------------------------------------------------------
+
+    def _declare(self, clauses: tuple[ast.Clause, ...], kind: Kind, parent: Scope | None) -> Scope:
+        scope = Scope(clauses, kind, parent)
+        for clause in clauses:
+            for variable, role in bindings(clause):
+                self._introduce(scope, variable, role)
+            if isinstance(clause, ast.Or):
+                for variable in _in_every(clause):
+                    if scope.find(variable.name) is None:
+                        self._introduce(scope, variable, "node")
+        # Optional blocks come first, since conditions see what they introduce.
+        for clause in sorted(clauses, key=lambda c: not isinstance(c, ast.Optional)):
+            if isinstance(clause, ast.Or):
+                scope.inner[clause.at] = [self._declare(a, "or", scope) for a in clause.alternatives]
+            elif isinstance(clause, ast.Not):
+                scope.inner[clause.at] = [self._declare(clause.clauses, "not", scope)]
+            elif isinstance(clause, ast.Optional):
+                if any(s.kind in ("not", "or") for s in scope.chain()):
+                    raise wrong(
+                        clause.at, "optional { … } has no effect inside not { … } or or { … }.", "Leave it out."
+                    )
+                scope.inner[clause.at] = [self._declare(clause.clauses, "optional", scope)]
+        return scope
+
+    def _introduce(self, scope: Scope, variable: ast.Variable, role: Role) -> None:
+        if variable.name == "_":
+            if role == "path":
+                raise wrong(variable.at, "a path needs a name.", "Write $p = shortest(…), then use $p.length.")
+            scope.anonymous[variable.at] = Bound("_", self._unique("_"), role, variable.at, scope)
+            return
+        if variable.name in self.parameters:
+            raise wrong(
+                variable.at,
+                f"${variable.name} is a parameter and cannot be used as {_a(role)} variable.",
+                "Use another name.",
+                variable=variable.name,
+            )
+        found = scope.find(variable.name)
+        if found is None:
+            bound = Bound(variable.name, self._unique(variable.name), role, variable.at, scope)
+            scope.own[variable.name] = bound
+        elif found.role != role or role != "node":
+            raise wrong(
+                variable.at,
+                f"${variable.name} is {_a(found.role)} already (line {found.at.line}) and cannot be {_a(role)} too.",
+                "Use another name.",
+                variable=variable.name,
+            )
+
+    def unnamed(self, edge: str) -> str:
+        """A name for an edge that was given none; no variable can have it."""
+        return self._unique(f"<{edge}>")
+
+    def _unique(self, name: str) -> str:
+        found, number = name, 1
+        while found in self.taken or found == "_":
+            number += 1
+            found = f"{name}#{number}"
+        self.taken.add(found)
+        return found
+
+    # -- types ----------------------------------------------------------------------------------------------------
+
+    def _resolve(self, scope: Scope) -> None:
+        """Types of what a block and its alternatives introduce, then of the blocks inside."""
+        group = list(_alternatives(scope))
+        for block in group:
+            for clause in block.clauses:
+                if isinstance(clause, ast.Bind):
+                    self._typed(block, clause.variable, self._node(clause), clause.at)
+        steps = [(b, s) for b in group for s in b.clauses if isinstance(s, ast.Traverse)]
+        self._walk(steps)
+        for block in group:
+            for clause in block.clauses:
+                if isinstance(clause, ast.Shortest):
+                    self._path(block, clause)
+        for kind in (ast.Optional, ast.Not):
+            for block in group:
+                for clause in block.clauses:
+                    if isinstance(clause, kind):
+                        self._resolve(block.inner[clause.at][0])
+
+    def _node(self, clause: ast.Bind) -> Entity:
+        name = clause.type
+        try:
+            return self.catalog.node(name)
+        except NotFound as error:
+            if self.catalog.interface(name) is not None:
+                types = ", ".join(e.name for e in self.catalog.implementing(name))
+                raise wrong(
+                    clause.at,
+                    f"{name} is an interface, and a variable is of one node type.",
+                    f"Match one of the types that implement it: {types or 'there are none yet'}.",
+                    type=name,
+                ) from None
+            if any(e.name == name for e in self.catalog.edges):
+                raise wrong(
+                    clause.at,
+                    f"{name} is an edge type, and an edge is bound between its ends.",
+                    f"Write $a ${clause.variable.name}:{small(name)} $b.",
+                    type=name,
+                ) from None
+            raise wrong(clause.at, _lower(error.message), error.next, type=name) from None
+
+    def _edge(self, step: ast.Traverse) -> Entity:
+        try:
+            found = self.catalog.edge(step.edge)
+        except NotFound:
+            known = [small(e.name) for e in self.catalog.edges]
+            raise wrong(
+                step.at,
+                f"there is no edge type {step.edge!r}.",
+                nearest(step.edge, known) or f"There are {', '.join(known) or 'none; apply a schema first'}.",
+                type=step.edge,
+            ) from None
+        self.edges[step.at] = found
+        return found
+
+    def _walk(self, steps: list[tuple[Scope, ast.Traverse]]) -> None:
+        """Type the ends of traversals from each other until all are known. The order of clauses has no say in it."""
+        for scope, step in steps:
+            edge = self._edge(step)
+            if step.binding is not None:
+                bound = resolve(scope, step.binding)
+                bound.entity = edge
+                if step.bounds is not None and (step.bounds.least, step.bounds.most) != (1, 1):
+                    raise wrong(
+                        step.binding.at,
+                        f"${step.binding.name} binds one edge, and a traversal with bounds walks several.",
+                        "Leave out the bounds or the binding.",
+                    )
+        while steps:
+            left = [(scope, step) for scope, step in steps if not self._step(scope, step, forward=False)]
+            if len(left) == len(steps):
+                self._step(*left.pop(0), forward=True)
+            steps = left
+
+    def _step(self, scope: Scope, step: ast.Traverse, *, forward: bool) -> bool:
+        """Settle the direction of a traversal, if the types of its ends say it, or `forward` does."""
+        edge = self.edges[step.at]
+        source, target = self.catalog.source(edge), self.catalog.target(edge)
+        a, b = resolve(scope, step.source), resolve(scope, step.target)
+        same = source.id == target.id
+        if step.either and not same:
+            raise wrong(
+                step.at,
+                f"<{step.edge}> goes in both directions, but {edge.name} leads from {source.name} to {target.name}.",
+                f"Write {step.edge} without the angle brackets; the direction follows from the types.",
+                type=edge.name,
+            )
+        if not (same or a.entity or b.entity or forward):
+            return False
+        backward = not same and (
+            (a.entity is not None and a.entity.id == target.id)
+            or (a.entity is None and b.entity is not None and b.entity.id == source.id)
+        )
+        self.directions[step.at] = "either" if step.either else "backward" if backward else "forward"
+        self._end(scope, step, step.source, target if backward else source, edge)
+        self._end(scope, step, step.target, source if backward else target, edge)
+        return True
+
+    def _end(self, scope: Scope, step: ast.Traverse, variable: ast.Variable, entity: Entity, edge: Entity) -> None:
+        bound = resolve(scope, variable)
+        if bound.entity is None:
+            bound.entity = entity
+        elif bound.entity.id != entity.id:
+            source, target = self.catalog.source(edge), self.catalog.target(edge)
+            raise wrong(
+                variable.at,
+                f"${variable.name} is {bound.entity.name}, but {step.edge} leads from {source.name} to {target.name},"
+                f" so {entity.name} was expected.",
+                "Use another edge or another variable.",
+                variable=variable.name,
+                type=edge.name,
+            )
+
+    def _typed(self, scope: Scope, variable: ast.Variable, entity: Entity, at: At) -> None:
+        bound = resolve(scope, variable)
+        if bound.entity is not None and bound.entity.id != entity.id:
+            raise wrong(
+                at,
+                f"${variable.name} is {bound.entity.name} already (line {bound.at.line}) and cannot be"
+                f" {entity.name} too.",
+                "Use another name.",
+                variable=variable.name,
+            )
+        bound.entity = entity
+
+    def _path(self, scope: Scope, clause: ast.Shortest) -> None:
+        """Both ends of a path are bound by something else."""
+        step = clause.step
+        self._edge(step)
+        for end in (step.source, step.target):
+            if end.name == "_" or scope.find(end.name) is None:
+                raise wrong(
+                    end.at,
+                    f"shortest(…) leads between two nodes that are bound, and ${end.name} is not.",
+                    f"Bind it, as in ${'a' if end.name == '_' else end.name}: Type {{ … }}.",
+                    variable=end.name,
+                )
+            if resolve(scope, end).role != "node":
+                raise wrong(
+                    end.at,
+                    f"shortest(…) leads between two nodes, and ${end.name} is {_a(resolve(scope, end).role)}.",
+                    "Name the nodes at its ends.",
+                    variable=end.name,
+                )
+            if scope.sees_null(resolve(scope, end)):
+                raise wrong(
+                    end.at,
+                    f"${end.name} belongs to an optional block and may be null, so no path leads there.",
+                    "Find the path inside the optional block.",
+                    variable=end.name,
+                )
+        self._step(scope, step, forward=True)
+
+
+def resolve(scope: Scope, variable: ast.Variable) -> Bound:
+    """The variable that stands at a position where one is bound."""
+    found = scope.anonymous[variable.at] if variable.name == "_" else scope.find(variable.name)
+    assert found is not None
+    return found
+
+
+def bindings(clause: ast.Clause) -> Iterator[tuple[ast.Variable, Role]]:
+    """The variables that a clause binds by itself."""
+    match clause:
+        case ast.Bind():
+            yield clause.variable, "node"
+        case ast.Traverse():
+            yield clause.source, "node"
+            if clause.binding is not None:
+                yield clause.binding, "edge"
+            yield clause.target, "node"
+        case ast.Shortest():
+            yield clause.path, "path"
+        case _:
+            pass
+
+
+def _in_every(clause: ast.Or) -> list[ast.Variable]:
+    """Nodes that every alternative binds, at the top of it."""
+
+    def nodes(clauses: Iterable[ast.Clause]) -> dict[str, ast.Variable]:
+        found: dict[str, ast.Variable] = {}
+        for inner in clauses:
+            for variable, role in bindings(inner):
+                if role == "node" and variable.name != "_":
+                    found.setdefault(variable.name, variable)
+            if isinstance(inner, ast.Or):
+                for variable in _in_every(inner):
+                    found.setdefault(variable.name, variable)
+        return found
+
+    first, *rest = [nodes(a) for a in clause.alternatives]
+    return [variable for name, variable in first.items() if all(name in r for r in rest)]
+
+
+def _alternatives(scope: Scope) -> Iterator[Scope]:
+    """A block and the alternatives inside it, whose variables are typed together."""
+    yield scope
+    for clause in scope.clauses:
+        if isinstance(clause, ast.Or):
+            for block in scope.inner[clause.at]:
+                yield from _alternatives(block)
+
+
+def small(name: str) -> str:
+    """An edge type as queries write it."""
+    return name[:1].lower() + name[1:]
+
+
+def _a(role: Role) -> str:
+    return "an edge" if role == "edge" else f"a {role}"
+
+
+def _lower(message: str) -> str:
+    return message[:1].lower() + message[1:]

@@ -1,0 +1,1 @@
+"""Vector and text search in queries."""
