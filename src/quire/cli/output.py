@@ -2,25 +2,28 @@
 
 from __future__ import annotations
 
-import re
+import shutil
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from itertools import islice
+from itertools import chain, islice
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from quire.errors import QuireError
-from quire.formats.rowfiles import to_json as to_json
+from quire.lake.display import NULL, clean
+from quire.lake.display import cell as value_cell
+from quire.rowfiles.write import to_json as to_json
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from quire import Receipt
 
-_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 _CHUNK = 1000
+_CELL = 400
+"""Characters of a value that a terminal shows; a pipe gets them all."""
 _SUBJECTS = {"tables": "Rows do not fit their tables,", "rows": "Rows of tables and of the graph are wrong,"}
 """How errors of many rows are headed, if they are not of the graph alone."""
 
@@ -28,8 +31,10 @@ _SUBJECTS = {"tables": "Rows do not fit their tables,", "rows": "Rows of tables 
 class Output:
     """Where the answers and the errors of one command go."""
 
-    def __init__(self, *, as_json: bool) -> None:
+    def __init__(self, *, as_json: bool, vertical: bool | None = None) -> None:
         self.as_json = as_json
+        self.vertical = vertical
+        """Whether rows of tables are printed one value per line; None: on a terminal that is too narrow for them."""
 
     def document(self, document: Any) -> None:
         """The whole answer of a command with `--json`."""
@@ -46,6 +51,18 @@ class Output:
         if sys.stdout.isatty():
             return _pretty(head, cells, most)
         return _plain(head, cells)
+
+    def rows(self, head: Sequence[str], rows: Iterable[Sequence[Any]], *, most: int | None = None) -> int:
+        """Rows of tables for people: null and an empty text look different. A pipe gets every value whole."""
+        on_terminal = sys.stdout.isatty()
+        cells = ([value_cell(value, _CELL if on_terminal else None) for value in row] for row in rows)
+        if not on_terminal:
+            return _vertical(head, cells, None) if self.vertical else _plain(head, cells)
+        first = list(islice(cells, most))
+        rest = chain(first, cells)
+        if self.vertical or (self.vertical is None and _width(head, first) > shutil.get_terminal_size().columns):
+            return _vertical(head, rest, most)
+        return _pretty(head, rest, most)
 
     def fields(self, pairs: Sequence[tuple[str, Any]]) -> None:
         """Names and values, one per line."""
@@ -74,6 +91,10 @@ class Output:
             self.line("nothing to commit")
             return
         self.line(f"committed {receipt.commit} on {receipt.branch}")
+        if receipt.adopted is not None:
+            branch, _, commit = receipt.adopted.rpartition(":")
+            self.line(f"  one commit that takes over all tables as of its parent, {commit} of branch {branch};")
+            self.line(f"  the commits of {branch} stay in its own log: quire log LAKE -b {branch}")
         if receipt.slowed is not None:
             self.note(f"slowed by {receipt.slowed.seconds:.2f} s: {'; '.join(receipt.slowed.reasons)}")
 
@@ -89,16 +110,20 @@ class Output:
         if advice:
             sys.stderr.write(f"next:  {clean(advice)}\n")
 
+    def warn(self, text: str) -> None:
+        """Something that is probably not meant, on stderr, also with `--json`."""
+        sys.stderr.write(f"warning: {clean(text)}\n")
+
     def note(self, text: str) -> None:
         """A remark beside the answer, on stderr."""
         if not self.as_json:
             sys.stderr.write(clean(text) + "\n")
 
     @contextmanager
-    def progress(self, what: str, total: int | None = None, *, unit: str = "rows") -> Iterator[Progress]:
+    def progress(self, what: str, total: int | None = None, *, unit: str = "rows") -> Iterator[Bar]:
         """A bar on a terminal for work that may take long; nothing in a pipe or with `--json`."""
         if self.as_json or not sys.stderr.isatty():
-            yield Progress()
+            yield Bar()
             return
         from rich import progress as bars
         from rich.console import Console
@@ -111,10 +136,10 @@ class Output:
             bars.TimeElapsedColumn(),
         )
         with bars.Progress(*columns, console=Console(stderr=True), transient=True) as shown:
-            yield Progress(shown, shown.add_task(what, total=total))
+            yield Bar(shown, shown.add_task(what, total=total))
 
 
-class Progress:
+class Bar:
     """Counts rows as they pass, and shows the count if there is somewhere to show it."""
 
     def __init__(self, bar: Any = None, task: Any = None) -> None:
@@ -133,7 +158,7 @@ class Progress:
         if self._bar is not None:
             self._bar.update(self._task, completed=self.rows)
 
-    def step(self, what: str, done: int, total: int | None = None) -> None:
+    def __call__(self, what: str, done: int, total: int | None) -> None:
         """A step of something longer: what it is, and how far it has come."""
         if self._bar is not None:
             self._bar.update(self._task, description=what, completed=done, total=total)
@@ -170,11 +195,6 @@ def _violation(found: dict[str, Any]) -> str:
     return f"{where}{found['message']} ({found['rule']})"
 
 
-def clean(text: str) -> str:
-    """Text that cannot move the cursor or break the line."""
-    return _CONTROL.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
-
-
 def cell(value: Any) -> str:
     """One value as people read it."""
     if value is None:
@@ -189,6 +209,25 @@ def cell(value: Any) -> str:
     return clean(str(value))
 
 
+def _width(head: Sequence[str], rows: Sequence[Sequence[str]]) -> int:
+    """Characters of a line of a drawn table."""
+    from rich.cells import cell_len
+
+    return 2 + sum(2 + max([cell_len(name), *(cell_len(row[i]) for row in rows)]) for i, name in enumerate(head))
+
+
+def _vertical(head: Sequence[str], rows: Iterable[Sequence[str]], most: int | None) -> int:
+    """Every value on a line of its own, after the name of its column."""
+    width = max((len(clean(name)) for name in head), default=0)
+    names = [f"{clean(name):<{width}}" for name in head]
+    waiting, count = iter(rows), 0
+    for count, row in enumerate(islice(waiting, most), 1):
+        sys.stdout.write(f"-- row {count} --\n" + "".join(f"{n}  {t}\n" for n, t in zip(names, row, strict=True)))
+    if most is not None and next(waiting, None) is not None:
+        sys.stdout.write(f"… more rows; the first {most} are shown\n")
+    return count
+
+
 def _pretty(head: Sequence[str], rows: Iterator[list[str]], most: int | None) -> int:
     from rich import box
     from rich.console import Console
@@ -200,7 +239,7 @@ def _pretty(head: Sequence[str], rows: Iterator[list[str]], most: int | None) ->
     for name in head:
         table.add_column(Text(clean(name)))
     for row in shown:
-        table.add_row(*(Text(text) for text in row))
+        table.add_row(*(Text(text, style="dim" if text == NULL else "") for text in row))
     Console().print(table)
     if most is not None and next(rows, None) is not None:
         sys.stdout.write(f"… more rows; the first {most} are shown\n")

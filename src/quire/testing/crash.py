@@ -20,7 +20,6 @@ from __future__ import annotations
 import contextlib
 import functools
 import importlib
-import multiprocessing
 import os
 import re
 import signal
@@ -29,12 +28,16 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from quire.store.folders import Folder
+from quire.testing import processes
+
 SLOT = r"_quire/log/[^/]+/\d{20}$"
 CHECKPOINT = r"_quire/log/[^/]+/checkpoint-\d{20}$"
 HINT = r"_quire/hint-[^/]+\.json$"
 FORMAT = r"_quire/format\.json$"
 PLAIN = r"^_versions/\d{20}\.manifest$"
 
+_LINK = "quire.store.folders:Folder.link"
 _PROMOTE = "quire.formats.lance.format:LanceFormat.promote"
 
 
@@ -63,8 +66,8 @@ POINTS: dict[str, Point] = {
     "stage: before the files are synced": Point("quire.store.store:Store.sync", "before"),
     # Publish: the one atomic point. On local disk it is a hard link.
     "publish: before the slot is sent": Point("quire.store.store:Store.create", "before", match=SLOT),
-    "publish: slot written aside, not linked": Point("os:link", "before", match=SLOT),
-    "publish: slot created": Point("os:link", "after", match=SLOT),
+    "publish: slot written aside, not linked": Point(_LINK, "before", match=SLOT),
+    "publish: slot created": Point(_LINK, "after", match=SLOT),
     "publish: outcome known": Point("quire.store.store:Store.create", "after", match=SLOT),
     # Backfill: a promotion per table, each with a transaction's file and a plain manifest.
     "backfill: before the first table": Point(_PROMOTE, "before"),
@@ -114,7 +117,7 @@ def arm(point: Point, act: Callable[[], Any] = die) -> None:
 
     def reached(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
         nonlocal count
-        if point.match is not None and not any(_matches(point.match, a) for a in (*args, *kwargs.values())):
+        if point.match is not None and not any(re.search(point.match, name) for name in _names(args, kwargs)):
             return False
         with lock:
             count += 1
@@ -139,7 +142,7 @@ def crash(point: Point, target: Callable[..., Any], *args: Any, timeout: float =
 
     `target` must be importable by name, as spawned processes need it.
     """
-    process = multiprocessing.get_context("spawn").Process(target=_armed, args=(point, target, args), daemon=True)
+    process = processes.context().Process(target=_armed, args=(point, target, args, dict(os.environ)), daemon=True)
     process.start()
     process.join(timeout)
     if process.is_alive():
@@ -150,7 +153,9 @@ def crash(point: Point, target: Callable[..., Any], *args: Any, timeout: float =
         raise NotReached(f"The process ended with {process.exitcode} without coming to {point}.")
 
 
-def _armed(point: Point, target: Callable[..., Any], args: tuple[Any, ...]) -> None:
+def _armed(point: Point, target: Callable[..., Any], args: tuple[Any, ...], environment: dict[str, str]) -> None:
+    os.environ.clear()  # the server that this process was forked from has variables of its own
+    os.environ.update(environment)
     arm(point)
     target(*args)
 
@@ -161,7 +166,8 @@ def _find(target: str) -> tuple[Any, str]:
     return functools.reduce(getattr, owners, importlib.import_module(module)), name
 
 
-def _matches(pattern: str, argument: Any) -> bool:
-    if not isinstance(argument, str | os.PathLike):
-        return False
-    return re.search(pattern, os.fspath(argument)) is not None
+def _names(args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[str]:
+    """The names and paths among the arguments of a call; names in an open folder are paths too."""
+    given = [*args, *kwargs.values()]
+    names = [os.fspath(a) for a in given if isinstance(a, str | os.PathLike)]
+    return names + [os.path.join(f.path, name) for f in given if isinstance(f, Folder) for name in names]

@@ -8,7 +8,7 @@ a place which is empty when the test starts. Every call opens the same place ane
         def factory(self, tmp_path):
             return partial(open_my_ledger, str(tmp_path))
 
-The factory is sent to spawned processes, so it must be picklable. A ledger that lives in one process only says so and
+The factory is sent to other processes, so it must be picklable. A ledger that lives in one process only says so and
 leaves out the one test that needs more:
 
     class TestInMemory(LedgerConformance):
@@ -17,7 +17,6 @@ leaves out the one test that needs more:
 
 from __future__ import annotations
 
-import multiprocessing
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -43,6 +42,7 @@ from quire.ledger import (
     new_id,
 )
 from quire.store import Outcome
+from quire.testing import processes
 
 Factory = Callable[[], Ledger]
 
@@ -99,6 +99,7 @@ def make_full_record(branch: str, slot: int) -> Record:
         token=OpaqueToken(id="qt-1", minted=when),
         reverts=Point(branch=branch, slot=0),
         adopts=Point(branch="elsewhere", slot=9),
+        reaches={"elsewhere": (9, 0)},
     )
     bare = Commit(write=new_id(), time=when, author="")
     return make_record(
@@ -368,8 +369,8 @@ class LedgerConformance:
             check_race(factory, race_on(pool, factory, barrier, self.racers, self.raced_slots))
 
     def test_processes_race_and_one_wins_each_slot(self, factory: Factory) -> None:
-        spawn = multiprocessing.get_context("spawn")
-        with spawn.Manager() as manager, ProcessPoolExecutor(self.racers, mp_context=spawn) as pool:
+        forks = processes.context()
+        with forks.Manager() as manager, ProcessPoolExecutor(self.racers, mp_context=forks) as pool:
             barrier = manager.Barrier(self.racers)
             check_race(factory, race_on(pool, factory, barrier, self.racers, self.raced_slots))
 
@@ -390,6 +391,7 @@ def race(factory: Factory, barrier: Any, slots: int) -> Race:
 
 
 def race_on(pool: Executor, factory: Factory, barrier: Any, racers: int, slots: int) -> list[Race]:
+    """What each of so many racers on a pool found."""
     futures = [pool.submit(race, factory, barrier, slots) for _ in range(racers)]
     return [future.result(240) for future in futures]
 

@@ -74,7 +74,15 @@ class Fault:
 class Proxy:
     """One listening port in front of `upstream`. Safe to use from any thread; stops with its `with` block."""
 
-    def __init__(self, upstream: str, *, latency: float = 0.0, concurrency: int | None = None) -> None:
+    def __init__(
+        self,
+        upstream: str,
+        *,
+        latency: float = 0.0,
+        concurrency: int | None = None,
+        loop: Callable[[], asyncio.AbstractEventLoop] = asyncio.new_event_loop,
+    ) -> None:
+        """`loop` makes the event loop that it runs in: uvloop's takes less CPU."""
         parts = urlsplit(upstream)
         if parts.scheme != "http" or not parts.hostname:
             raise ValueError(f"The proxy speaks plain HTTP only, and {upstream!r} is not an http:// address.")
@@ -93,6 +101,7 @@ class Proxy:
         self._tasks: set[asyncio.Task[None]] = set()
         self._thread: threading.Thread | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
+        self._new_loop = loop
 
     # -- life -------------------------------------------------------------------------------------------------
 
@@ -105,7 +114,7 @@ class Proxy:
         listening = socket.create_server(("127.0.0.1", 0), backlog=512)
         listening.setblocking(False)
         self.port = int(listening.getsockname()[1])
-        self._loop = asyncio.new_event_loop()
+        self._loop = self._new_loop()
         self._thread = threading.Thread(target=self._run, args=(self._loop, listening), name="quire-proxy", daemon=True)
         self._thread.start()
         return self

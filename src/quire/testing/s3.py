@@ -55,6 +55,21 @@ class _Server:
         self.port = 0
         self._directory: str | None = None
         self._process: subprocess.Popen[bytes] | None = None
+        self._alive: Path | None = None
+
+    @classmethod
+    def started(cls, alive: Path) -> Self:
+        """A server that does not end with this process, but when nobody holds the named pipe `alive` open any more."""
+        server = cls()
+        server._alive = alive
+        return server.__enter__()
+
+    @classmethod
+    def running(cls, port: int) -> Self:
+        """The server that another process of this machine has started."""
+        server = cls()
+        server.port = port
+        return server
 
     @property
     def endpoint(self) -> str:
@@ -106,18 +121,25 @@ class _Server:
             shutil.rmtree(self._directory, ignore_errors=True)
             self._directory = None
 
+    def cpu_seconds(self) -> float:
+        """How much CPU it has taken so far; 0 where there is no /proc, and for one that another process has started."""
+        return 0.0 if self._process is None else cpu_of_tree(self._process.pid)
+
     def _command(self, directory: Path) -> tuple[list[str], dict[str, str]]:
         """The program with its arguments, and what its environment has besides ours. Chooses `port`."""
         raise NotImplementedError
 
     def _start(self) -> None:
-        self._directory = tempfile.mkdtemp(prefix="quire-s3-")
+        beside = None if self._alive is None else self._alive.parent
+        self._directory = tempfile.mkdtemp(prefix="quire-s3-", dir=beside)
         directory = Path(self._directory)
         command, settings = self._command(directory)
-        with open(directory / "log", "wb") as log:
+        with contextlib.ExitStack() as opened:
+            log = opened.enter_context(open(directory / "log", "wb"))
+            alive = opened.enter_context(open(self._alive, "rb")) if self._alive else subprocess.PIPE
             self._process = subprocess.Popen(
                 ["/bin/sh", "-c", _GUARD, "sh", *command],
-                stdin=subprocess.PIPE,
+                stdin=alive,
                 stdout=log,
                 stderr=log,
                 cwd=directory,
@@ -187,6 +209,22 @@ class Ministack(_Server):
             "LOG_LEVEL": "WARNING",
             "TMPDIR": str(directory),
         }
+
+
+def cpu_of_tree(root: int) -> float:
+    """Seconds of CPU that a process has taken with all that descend from it; 0 where there is no /proc."""
+    parents: dict[int, int] = {}
+    ticks: dict[int, int] = {}
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError, ValueError, IndexError):
+            fields = path.read_text().rpartition(")")[2].split()
+            pid = int(path.parent.name)
+            parents[pid] = int(fields[1])
+            ticks[pid] = sum(int(field) for field in fields[11:15])  # its own, and of children that have ended
+    family = {root}
+    while more := {pid for pid, parent in parents.items() if parent in family} - family:
+        family |= more
+    return sum(ticks.get(pid, 0) for pid in family) / os.sysconf("SC_CLK_TCK")
 
 
 def _binary() -> str:

@@ -31,6 +31,7 @@ KEY_CLASSES: tuple[tuple[str, re.Pattern[str]], ...] = tuple(
         ("side", r"_quire/log/[^/]+/side-"),
         ("log", r"_quire/log(/|$)"),
         ("hint", r"_quire/hint-"),
+        ("offer", r"_quire/offers(/|$)"),
         ("ref", r"_quire/refs(/|$)"),
         ("format", r"_quire/format\.json$"),
         ("writer", r"_quire/writers(/|$)"),
@@ -41,6 +42,7 @@ KEY_CLASSES: tuple[tuple[str, re.Pattern[str]], ...] = tuple(
         ("transaction", r"_transactions(/|$)"),
         ("deletion", r"_deletions(/|$)"),
         ("index", r"_indices(/|$)"),
+        ("keys", r"_keys(/|$)"),
         ("data", r"data(/|$)"),
     )
 )

@@ -23,6 +23,7 @@ Content is compared by values. What a format leaves out is said in the derived c
 """
 
 from quire.testing.formats.bench import Bench, Plain, rows
+from quire.testing.formats.distributed import DistributedConformance
 from quire.testing.formats.files import FilesConformance
 from quire.testing.formats.heads import HeadsConformance
 from quire.testing.formats.rebasing import RebaseConformance
@@ -34,6 +35,12 @@ __all__ = ["Bench", "FormatConformance", "Plain", "rows"]
 
 
 class FormatConformance(
-    StatementsConformance, ValuesConformance, RebaseConformance, UpkeepConformance, HeadsConformance, FilesConformance
+    StatementsConformance,
+    ValuesConformance,
+    RebaseConformance,
+    UpkeepConformance,
+    HeadsConformance,
+    FilesConformance,
+    DistributedConformance,
 ):
     """All of it."""

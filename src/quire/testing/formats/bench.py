@@ -65,7 +65,7 @@ class Bench:
         """A table whose rows were appended in these parts."""
         pin = self.create(rows(*parts[0]))
         for part in parts[1:]:
-            pin = self.change(pin, lambda w, part=part: w.append(rows(*part), missing="error"))  # type: ignore[misc]
+            pin = self.change(pin, lambda w, part=part: w.rows.append(rows(*part), missing="error"))  # type: ignore[misc]
         return pin
 
     def begin(self, pin: Pin) -> Work:
@@ -107,6 +107,9 @@ def change_of(staged: Staged, *ops: Any) -> Change:
 
 class Conformance:
     """Base of the suites: the place, and the format on it."""
+
+    indexes = True
+    """Whether tables of the format have indexes."""
 
     @pytest.fixture
     def format(self) -> Make:

@@ -27,16 +27,16 @@ class HeadsConformance(Conformance):
         pin = bench.create(rows(1))
         head = bench.again().head(pin)
         assert (head.counter, head.commit) == (0, None)
-        bench.change(pin, lambda w: w.append(rows(2), missing="error"))
-        bench.change(pin, lambda w: w.overwrite(rows(3), (), schema="keep"))
-        bench.change(pin, lambda w: w.add_columns({"x": "1"}))
+        bench.change(pin, lambda w: w.rows.append(rows(2), missing="error"))
+        bench.change(pin, lambda w: w.rows.overwrite(rows(3), (), schema="keep"))
+        bench.change(pin, lambda w: w.columns.add({"x": "1"}))
         assert bench.again().head(pin) == head
         assert self._read(bench) == values(1)
 
     def test_a_pin_is_promoted_once(self, bench: Bench) -> None:
         first = bench.create(rows(1))
         assert bench.format.promote(first, commit="1.0", table="t").outcome == "current"
-        second = bench.change(first, lambda w: w.append(rows(2), missing="error"))
+        second = bench.change(first, lambda w: w.rows.append(rows(2), missing="error"))
         done = bench.format.promote(second, commit="2.0", table="t")
         assert (done.table, done.outcome) == ("t", "promoted")
         assert self._read(bench) == values(1, 2)
@@ -47,8 +47,8 @@ class HeadsConformance(Conformance):
 
     def test_intermediate_states_are_skipped_and_never_go_back(self, bench: Bench) -> None:
         first = bench.create(rows(1))
-        second = bench.change(first, lambda w: w.append(rows(2), missing="error"))
-        third = bench.change(second, lambda w: w.delete("id = 1"))
+        second = bench.change(first, lambda w: w.rows.append(rows(2), missing="error"))
+        third = bench.change(second, lambda w: w.rows.delete("id = 1"))
         done = bench.format.promote(third, commit="3.0", table="t")
         assert done.outcome == "promoted"
         for older, commit in ((second, "2.0"), (first, "1.0")):
@@ -57,13 +57,13 @@ class HeadsConformance(Conformance):
         assert bench.again().head(third).version == done.version
 
     def test_changed_columns_are_promoted(self, bench: Bench) -> None:
-        pin = bench.change(bench.create(rows(1)), lambda w: w.drop_columns(["v"]), lambda w: w.add_columns({"x": "id"}))
+        pin = bench.change(bench.create(rows(1)), lambda w: w.columns.drop(["v"]), lambda w: w.columns.add({"x": "id"}))
         assert bench.format.promote(pin, commit="2.0", table="t").outcome == "promoted"
         assert self.plain(bench.store, LOCATION).rows() == [{"id": 1, "w": "a", "x": 1}]
 
     def test_a_foreign_write_is_never_overwritten(self, bench: Bench) -> None:
         first = bench.create(rows(1))
-        second = bench.change(first, lambda w: w.append(rows(2), missing="error"))
+        second = bench.change(first, lambda w: w.rows.append(rows(2), missing="error"))
         self._append(bench, rows(9))
         head = bench.again().head(second)
         assert (head.counter, head.commit) == (None, None)
@@ -75,7 +75,7 @@ class HeadsConformance(Conformance):
 
     def test_a_race_of_backfills_promotes_once(self, bench: Bench) -> None:
         first = bench.create(rows(1))
-        pin = bench.change(first, lambda w: w.append(rows(2), missing="error"))
+        pin = bench.change(first, lambda w: w.rows.append(rows(2), missing="error"))
         before = bench.again().head(pin).version
         formats = [bench.again() for _ in range(4)]
         with ThreadPoolExecutor(4) as pool:
@@ -88,7 +88,7 @@ class HeadsConformance(Conformance):
     def test_a_race_of_states_ends_at_one_of_them(self, bench: Bench) -> None:
         pins = [bench.create(rows(1))]
         for i in range(2, 6):
-            pins.append(bench.change(pins[-1], lambda w, i=i: w.append(rows(i), missing="error")))  # type: ignore[misc]
+            pins.append(bench.change(pins[-1], lambda w, i=i: w.rows.append(rows(i), missing="error")))  # type: ignore[misc]
         formats = [bench.again() for _ in pins]
         with ThreadPoolExecutor(len(pins)) as pool:
             done = list(pool.map(lambda f, p: f.promote(p, commit=f"{p.counter}.0", table="t").outcome, formats, pins))
@@ -103,11 +103,11 @@ class HeadsConformance(Conformance):
     def test_a_head_is_checked_against_its_pin(self, bench: Bench) -> None:
         first = bench.create(rows(1))
         assert bench.again().head_differs(first) is None
-        second = bench.change(first, lambda w: w.append(rows(2), missing="error"))
+        second = bench.change(first, lambda w: w.rows.append(rows(2), missing="error"))
         assert bench.again().head_differs(second) is None  # not backfilled yet: it claims nothing
         bench.format.promote(second, commit="2.0", table="t")
         assert bench.again().head_differs(second) is None
-        other = bench.change(first, lambda w: w.append(rows(7), missing="error"))
+        other = bench.change(first, lambda w: w.rows.append(rows(7), missing="error"))
         assert bench.again().head_differs(other)  # the same counter, other rows
         self._append(bench, rows(9))
         assert bench.again().head_differs(second)
@@ -115,8 +115,8 @@ class HeadsConformance(Conformance):
     def test_a_linear_version_is_told_from_others(self, bench: Bench) -> None:
         first = bench.create(rows(1))
         start = bench.again().head(first).version
-        second = bench.change(first, lambda w: w.append(rows(2), missing="error"))
-        third = bench.change(second, lambda w: w.append(rows(3), missing="error"))
+        second = bench.change(first, lambda w: w.rows.append(rows(2), missing="error"))
+        third = bench.change(second, lambda w: w.rows.append(rows(3), missing="error"))
         version = bench.format.promote(second, commit="2.0", table="t").version
         format_ = bench.again()
         assert format_.is_at(first, start, "1.0")
@@ -135,7 +135,7 @@ class HeadsConformance(Conformance):
         assert (pin.location, pin.rows, pin.head) == (LOCATION, 2, bench.again().head(first).version)
         assert schema.equals(SCHEMA)
         assert bench.content(pin) == values(1, 2)
-        later = bench.change(pin, lambda w: w.append(rows(3), missing="error"))
+        later = bench.change(pin, lambda w: w.rows.append(rows(3), missing="error"))
         assert bench.format.promote(later, commit="2.0", table="t").outcome == "promoted"
         assert self._read(bench) == values(1, 2, 3)
 
@@ -157,7 +157,7 @@ class HeadsConformance(Conformance):
         assert (staged.pin.head, staged.pin.counter, staged.added) == (start + 2, first.counter + 1, 2)
         assert bench.content(staged.pin) == values(1, 2, 3)
         assert bench.format.promote(staged.pin, commit="2.0", table="t").outcome == "current"
-        later = bench.change(staged.pin, lambda w: w.append(rows(4), missing="error"))
+        later = bench.change(staged.pin, lambda w: w.rows.append(rows(4), missing="error"))
         assert bench.format.promote(later, commit="3.0", table="t").outcome == "promoted"
         assert self._read(bench) == values(1, 2, 3, 4)
 
@@ -171,7 +171,7 @@ class HeadsConformance(Conformance):
 
     def test_foreign_rows_are_moved_onto_what_came_since(self, bench: Bench) -> None:
         first = bench.create(rows(1))
-        second = bench.change(first, lambda w: w.append(rows(2), missing="error"))
+        second = bench.change(first, lambda w: w.rows.append(rows(2), missing="error"))
         self._append(bench, rows(3))
         before = bench.data_files()
         _, work = self._foreign(bench, second, same=False, key=("id",))
@@ -183,7 +183,7 @@ class HeadsConformance(Conformance):
 
     def test_foreign_rows_that_break_the_key_are_refused(self, bench: Bench) -> None:
         first = bench.create(rows(1))
-        second = bench.change(first, lambda w: w.append(rows(2), missing="error"))
+        second = bench.change(first, lambda w: w.rows.append(rows(2), missing="error"))
         self._append(bench, rows(2, times=7))
         with pytest.raises(Conflict):
             self._foreign(bench, second, same=False, key=("id",))
@@ -196,7 +196,7 @@ class HeadsConformance(Conformance):
 
     def test_a_foreign_change_of_rows_that_changed_since_is_refused(self, bench: Bench) -> None:
         first = bench.create(rows(1, 2))
-        second = bench.change(first, lambda w: w.upsert(rows(1, times=5), ("id",)))
+        second = bench.change(first, lambda w: w.rows.upsert(rows(1, times=5), ("id",)))
         self.plain(bench.store, LOCATION).delete("id = 1")
         with pytest.raises(Conflict):
             self._foreign(bench, second, same=False)
@@ -209,6 +209,6 @@ class HeadsConformance(Conformance):
         with pytest.raises(AlreadyAdopted):
             mine.rebase(theirs.pin, [change_of(theirs, "adopt")])
         _, slow = self._foreign(bench, first, same=True)
-        won = bench.stage(first, lambda w: w.append(rows(3), missing="error"))
+        won = bench.stage(first, lambda w: w.rows.append(rows(3), missing="error"))
         assert slow.rebase(won.pin, [change_of(won, "append")]) is None
         assert bench.content(slow.stage().pin) == values(1, 2, 3)

@@ -33,16 +33,26 @@ class StatementsConformance(Conformance):
     def test_a_table_is_created_from_a_schema(self, bench: Bench) -> None:
         pin = bench.create(schema=SCHEMA)
         assert (pin.rows, bench.content(pin)) == (0, [])
-        assert bench.content(bench.change(pin, lambda w: w.append(rows(1), missing="error"))) == values(1)
+        assert bench.content(bench.change(pin, lambda w: w.rows.append(rows(1), missing="error"))) == values(1)
 
     def test_a_new_table_can_be_changed_before_its_first_commit(self, bench: Bench) -> None:
         work = bench.format.create(LOCATION, rows(1, 2), schema=None, write="w", stable_row_ids=False, table="t")
         assert work.changed
-        work.append(rows(3), missing="error")
-        work.delete("id = 1")
+        work.rows.append(rows(3), missing="error")
+        work.rows.delete("id = 1")
         staged = work.stage()
-        assert (staged.pin.counter, staged.pin.rows, staged.added - staged.removed) == (1, 2, 2)
+        assert (staged.pin.counter, staged.pin.rows, staged.added, staged.removed) == (1, 2, 2, 0)
         assert bench.content(staged.pin) == values(2, 3)
+
+    def test_rows_that_an_overwrite_brought_and_that_were_removed_again_were_never_there(self, bench: Bench) -> None:
+        work = bench.begin(bench.create(rows(1, 2, 3)))
+        work.rows.overwrite(rows(4, 5), (), schema="keep")
+        work.rows.delete("id = 4")
+        work.rows.append(rows(6), missing="error")
+        work.rows.update({"v": "0"}, {}, "id = 5", ())
+        staged = work.stage()
+        assert (staged.pin.rows, staged.added, staged.removed) == (2, 2, 3)
+        assert [row[:2] for row in bench.content(staged.pin)] == [(5, 0), (6, 60)]
 
     def test_a_table_needs_rows_or_a_schema(self, bench: Bench) -> None:
         with pytest.raises(InvalidInput):
@@ -141,12 +151,12 @@ class StatementsConformance(Conformance):
     def test_statements_see_each_other(self, bench: Bench) -> None:
         work = bench.begin(bench.create(rows(1, 2, 3)))
         assert not work.changed
-        assert work.append(rows(4, 5), missing="error") == 2
+        assert work.rows.append(rows(4, 5), missing="error") == 2
         assert listed(work.view().scan().read_all()) == values(1, 2, 3, 4, 5)
-        assert work.upsert(rows(5, 6, times=100), ("id",)) == (1, 1)
-        assert work.update({"v": "v + 1"}, {"w": "u"}, "id in (1, 6)", ("id",)) == 2
-        assert work.delete("id = 2 or id = 4") == 2
-        assert work.insert(rows(2), ("id",), missing="error") == 1
+        assert work.rows.upsert(rows(5, 6, times=100), ("id",)) == (1, 1)
+        assert work.rows.update({"v": "v + 1"}, {"w": "u"}, "id in (1, 6)", ("id",)) == 2
+        assert work.rows.delete("id = 2 or id = 4") == 2
+        assert work.rows.insert(rows(2), ("id",), missing="error") == 1
         expected = sorted([(1, 11, "u"), (2, 20, "a"), (3, 30, "a"), (5, 500, "a"), (6, 601, "u")])
         assert listed(work.view().scan().read_all()) == expected
         assert work.view().count() == 5
@@ -156,33 +166,35 @@ class StatementsConformance(Conformance):
 
     def test_rows_added_and_removed_again_leave_nothing(self, bench: Bench) -> None:
         pin = bench.create(rows(1))
-        staged = bench.stage(pin, lambda w: w.append(rows(8, 9), missing="error"), lambda w: w.delete("id > 1"))
+        staged = bench.stage(
+            pin, lambda w: w.rows.append(rows(8, 9), missing="error"), lambda w: w.rows.delete("id > 1")
+        )
         assert (staged.pin.rows, bench.content(staged.pin)) == (1, values(1))
 
     def test_a_statement_that_matches_nothing_changes_nothing(self, bench: Bench) -> None:
         work = bench.begin(bench.create(rows(1)))
-        assert work.delete("id = 9") == 0
-        assert work.update({"v": "0"}, {}, "id = 9", ()) == 0
-        assert work.upsert(rows().slice(0, 0), ("id",)) == (0, 0)
-        assert work.append(rows(), missing="error") == 0
+        assert work.rows.delete("id = 9") == 0
+        assert work.rows.update({"v": "0"}, {}, "id = 9", ()) == 0
+        assert work.rows.upsert(rows().slice(0, 0), ("id",)) == (0, 0)
+        assert work.rows.append(rows(), missing="error") == 0
         assert not work.changed
         assert not work.exclusive
 
     def test_missing_columns_may_be_filled_with_nulls(self, bench: Bench) -> None:
-        pin = bench.change(bench.create(rows(1)), lambda w: w.append([{"id": 2}], missing="null"))
+        pin = bench.change(bench.create(rows(1)), lambda w: w.rows.append([{"id": 2}], missing="null"))
         assert bench.content(pin) == [(1, 10, "a"), (2, None, None)]
 
     def test_an_upsert_of_some_columns_keeps_the_others(self, bench: Bench) -> None:
         pin = bench.create(rows(1, 2))
-        staged = bench.stage(pin, lambda w: w.upsert([{"id": 2, "v": 7}, {"id": 3, "v": 8}], ("id",)))
+        staged = bench.stage(pin, lambda w: w.rows.upsert([{"id": 2, "v": 7}, {"id": 3, "v": 8}], ("id",)))
         assert bench.content(staged.pin) == [(1, 10, "a"), (2, 7, "a"), (3, 8, None)]
-        twice = bench.change(pin, lambda w: w.append(rows(2), missing="error"))
+        twice = bench.change(pin, lambda w: w.rows.append(rows(2), missing="error"))
         with pytest.raises(KeyConflict):
-            bench.begin(twice).upsert([{"id": 2, "v": 7}], ("id",))
+            bench.begin(twice).rows.upsert([{"id": 2, "v": 7}], ("id",))
 
     def test_an_upsert_replaces_every_row_of_a_key(self, bench: Bench) -> None:
         pin = bench.parts((1, 2), (2, 3))
-        staged = bench.stage(pin, lambda w: w.upsert(rows(2, times=7), ("id",)))
+        staged = bench.stage(pin, lambda w: w.rows.upsert(rows(2, times=7), ("id",)))
         assert bench.content(staged.pin) == sorted([*values(1, 3), *values(2, times=7)])
         assert staged.pin.rows == 3
 
@@ -190,80 +202,80 @@ class StatementsConformance(Conformance):
         data = pa.table({"a": ["x", "x", "y"], "b": pa.array([1, 2, 1], pa.int32()), "v": pa.array([1, 2, 3])})
         pin = bench.create(data)
         change = pa.table({"a": ["x", "y"], "b": pa.array([2, 2], pa.int32()), "v": pa.array([20, 40])})
-        staged = bench.stage(pin, lambda w: w.upsert(change, ("a", "b")))
+        staged = bench.stage(pin, lambda w: w.rows.upsert(change, ("a", "b")))
         assert bench.content(staged.pin) == [("x", 1, 1), ("x", 2, 20), ("y", 1, 3), ("y", 2, 40)]
         assert [k.columns for k in staged.keys] == [("a", "b")]
 
     def test_an_update_may_move_keys(self, bench: Bench) -> None:
-        pin = bench.change(bench.create(rows(1, 2)), lambda w: w.update({"id": "id + 1"}, {}, None, ("id",)))
+        pin = bench.change(bench.create(rows(1, 2)), lambda w: w.rows.update({"id": "id + 1"}, {}, None, ("id",)))
         assert bench.content(pin) == [(2, 10, "a"), (3, 20, "a")]
 
     def test_an_overwrite_replaces_everything(self, bench: Bench) -> None:
         pin = bench.create(rows(1, 2))
         work = bench.begin(pin)
-        work.append(rows(3), missing="error")
-        assert work.overwrite(rows(7), ("id",), schema="keep") == 1
+        work.rows.append(rows(3), missing="error")
+        assert work.rows.overwrite(rows(7), ("id",), schema="keep") == 1
         assert work.exclusive
-        work.append(rows(8), missing="error")
+        work.rows.append(rows(8), missing="error")
         staged = work.stage()
         assert (bench.content(staged.pin), staged.removed, staged.added) == (values(7, 8), 2, 2)
-        other = bench.change(pin, lambda w: w.overwrite(pa.table({"x": [1.5]}), (), schema="replace"))
+        other = bench.change(pin, lambda w: w.rows.overwrite(pa.table({"x": [1.5]}), (), schema="replace"))
         assert bench.content(other) == [(1.5,)]
         assert bench.again().open(other).schema.names == ["x"]
         assert bench.content(pin) == values(1, 2)
 
     def test_columns_come_and_go_by_value(self, bench: Bench) -> None:
         pin = bench.parts((1, 2), (3,))
-        pin = bench.change(pin, lambda w: w.delete("id = 2"), lambda w: w.add_columns({"x": "v + id"}))
+        pin = bench.change(pin, lambda w: w.rows.delete("id = 2"), lambda w: w.columns.add({"x": "v + id"}))
         assert bench.content(pin) == [(1, 10, "a", 11), (3, 30, "a", 33)]
-        pin = bench.change(pin, lambda w: w.drop_columns(["v"]), lambda w: w.rename_column("x", "v"))
+        pin = bench.change(pin, lambda w: w.columns.drop(["v"]), lambda w: w.columns.rename("x", "v"))
         assert bench.content(pin) == [(1, "a", 11), (3, "a", 33)]
-        pin = bench.change(pin, lambda w: w.add_columns(pa.field("n", pa.float64())))
-        pin = bench.change(pin, lambda w: w.append([{"id": 4, "w": "b", "v": 1, "n": 0.5}], missing="error"))
+        pin = bench.change(pin, lambda w: w.columns.add(pa.field("n", pa.float64())))
+        pin = bench.change(pin, lambda w: w.rows.append([{"id": 4, "w": "b", "v": 1, "n": 0.5}], missing="error"))
         assert bench.content(pin) == [(1, "a", 11, None), (3, "a", 33, None), (4, "b", 1, 0.5)]
-        pin = bench.change(pin, lambda w: w.alter_column("v", type=pa.float64()))
+        pin = bench.change(pin, lambda w: w.columns.alter("v", type=pa.float64()))
         assert bench.again().open(pin).schema.field("v").type == pa.float64()
         assert bench.again().open(pin).scan(columns=["v"], filter="id = 3").read_all().to_pylist() == [{"v": 33.0}]
 
     def test_columns_of_a_table_without_rows(self, bench: Bench) -> None:
         pin = bench.create(schema=SCHEMA)
-        pin = bench.change(pin, lambda w: w.add_columns({"x": "v + 1"}), lambda w: w.drop_columns(["v"]))
+        pin = bench.change(pin, lambda w: w.columns.add({"x": "v + 1"}), lambda w: w.columns.drop(["v"]))
         assert bench.again().open(pin).schema.names == ["id", "w", "x"]
         assert bench.content(pin) == []
 
     def test_a_required_column(self, bench: Bench) -> None:
         pin = bench.create(rows(1, 2))
-        pin = bench.change(pin, lambda w: w.alter_column("v", nullable=False))
+        pin = bench.change(pin, lambda w: w.columns.alter("v", nullable=False))
         assert not bench.again().open(pin).schema.field("v").nullable
         with pytest.raises(SchemaMismatch):
-            bench.begin(pin).append([{"id": 3, "v": None, "w": "a"}], missing="error")
+            bench.begin(pin).rows.append([{"id": 3, "v": None, "w": "a"}], missing="error")
         with pytest.raises(SchemaMismatch):
-            bench.begin(pin).upsert([{"id": 3, "w": "a"}], ("id",))
+            bench.begin(pin).rows.upsert([{"id": 3, "w": "a"}], ("id",))
         work = bench.begin(pin)
-        work.append(rows(3), missing="error")
-        work.update({}, {"w": None}, "id = 3", ())
+        work.rows.append(rows(3), missing="error")
+        work.rows.update({}, {"w": None}, "id = 3", ())
         with pytest.raises(SchemaMismatch):
-            work.alter_column("w", nullable=False)
+            work.columns.alter("w", nullable=False)
 
     def test_an_index_is_listed_replaced_and_dropped(self, bench: Bench) -> None:
         pin = bench.create(rows(1, 2, 3))
         spec = IndexSpec("id", "BTREE", "by_id")
         work = bench.begin(pin)
-        work.create_index(spec, replace=False)
+        work.indexes.create(spec, replace=False)
         assert work.changed
         assert not work.exclusive
         with pytest.raises(AlreadyExists):
-            work.create_index(spec, replace=False)
+            work.indexes.create(spec, replace=False)
         indexed = work.stage().pin
         [found] = bench.again().open(indexed).indexes()
         assert (found["name"], found["columns"]) == ("by_id", ["id"])
         assert (found["rows_indexed"], found["rows_unindexed"]) == (3, 0)
         assert bench.content(indexed) == values(1, 2, 3)
         with pytest.raises(AlreadyExists):
-            bench.begin(indexed).create_index(spec, replace=False)
-        again = bench.change(indexed, lambda w: w.create_index(spec, replace=True))
+            bench.begin(indexed).indexes.create(spec, replace=False)
+        again = bench.change(indexed, lambda w: w.indexes.create(spec, replace=True))
         assert len(bench.again().open(again).indexes()) == 1
-        dropped = bench.change(indexed, lambda w: w.drop_index("by_id"))
+        dropped = bench.change(indexed, lambda w: w.indexes.drop("by_id"))
         assert bench.again().open(dropped).indexes() == []
         assert bench.again().open(pin).indexes() == []
 
@@ -282,10 +294,10 @@ class StatementsConformance(Conformance):
 
     def test_staging_is_repeatable_and_follows_later_statements(self, bench: Bench) -> None:
         work = bench.begin(bench.create(rows(1)))
-        work.append(rows(2), missing="error")
+        work.rows.append(rows(2), missing="error")
         first = work.stage()
         assert work.stage() == first
-        work.append(rows(3), missing="error")
+        work.rows.append(rows(3), missing="error")
         second = work.stage()
         assert second.pin.version != first.pin.version
         assert second.pin.counter == first.pin.counter
@@ -294,10 +306,10 @@ class StatementsConformance(Conformance):
     def test_a_pin_reads_the_same_for_ever(self, bench: Bench) -> None:
         pin = bench.create(rows(1, 2, 3))
         held = bench.format.open(pin, "t")
-        later = bench.change(pin, lambda w: w.delete("id = 1"), lambda w: w.append(rows(4), missing="error"))
-        bench.change(pin, lambda w: w.overwrite(rows(9), (), schema="keep"))
+        later = bench.change(pin, lambda w: w.rows.delete("id = 1"), lambda w: w.rows.append(rows(4), missing="error"))
+        bench.change(pin, lambda w: w.rows.overwrite(rows(9), (), schema="keep"))
         bench.format.promote(later, commit="2.0", table="t")
-        bench.change(later, lambda w: w.drop_columns(["v"]))
+        bench.change(later, lambda w: w.columns.drop(["v"]))
         assert listed(held.scan().read_all()) == values(1, 2, 3)
         assert bench.content(pin) == values(1, 2, 3)
         assert bench.content(later) == values(2, 3, 4)
@@ -305,17 +317,51 @@ class StatementsConformance(Conformance):
     def test_siblings_of_one_base_are_apart(self, bench: Bench) -> None:
         pin = bench.create(rows(1, 2))
         one, two = bench.begin(pin), bench.begin(pin)
-        one.delete("id = 1")
-        two.append(rows(3), missing="error")
+        one.rows.delete("id = 1")
+        two.rows.append(rows(3), missing="error")
         assert listed(two.view().scan().read_all()) == values(1, 2, 3)
         assert bench.content(one.stage().pin) == values(2)
         assert bench.content(two.stage().pin) == values(1, 2, 3)
         assert bench.content(pin) == values(1, 2)
 
+    def test_statements_since_a_mark_are_taken_back(self, bench: Bench) -> None:
+        pin = bench.create(rows(1, 2, 3))
+        work = bench.begin(pin)
+        start = work.mark()
+        work.rows.append(rows(4), missing="error")
+        work.rows.delete("id = 1")
+        mark = work.mark()
+        for _ in range(2):
+            work.rows.upsert(rows(2, 4, 5, times=7), ("id",))
+            work.rows.upsert(rows(3).select(["id", "v"]), ("id",))
+            work.rows.delete("id = 4")
+            assert listed(work.view().scan().read_all()) == sorted([*values(3), *values(2, 5, times=7)])
+            work.take_back(mark)
+            assert listed(work.view().scan().read_all()) == values(2, 3, 4)
+        work.rows.upsert(rows(3, 6, times=9), ("id",))
+        staged = work.stage()
+        assert bench.content(staged.pin) == sorted([*values(2, 4), *values(3, 6, times=9)])
+        assert (staged.added, staged.removed) == (3, 2)
+        assert work.rows.upserted() == (1, 1)
+        work.take_back(start)
+        assert not work.changed
+        assert listed(work.view().scan().read_all()) == values(1, 2, 3)
+
+    def test_what_was_taken_back_is_not_run_again_on_a_newer_base(self, bench: Bench) -> None:
+        pin = bench.create(rows(1, 2, 3))
+        newer = bench.change(pin, lambda w: w.rows.append(rows(9), missing="error"))
+        work = bench.begin(pin)
+        work.rows.append(rows(4), missing="error")
+        mark = work.mark()
+        work.rows.upsert(rows(1, 5, times=7), ("id",))
+        work.take_back(mark)
+        work.replay(newer)
+        assert bench.content(work.stage().pin) == values(1, 2, 3, 4, 9)
+
     def test_a_work_knows_its_base(self, bench: Bench) -> None:
         pin = bench.create(rows(1))
         work = bench.begin(pin)
-        work.append(rows(2), missing="error")
+        work.rows.append(rows(2), missing="error")
         assert work.on(pin)
         assert not work.on(work.stage().pin)
 
@@ -323,8 +369,8 @@ class StatementsConformance(Conformance):
         pin = bench.create(rows(1))
         before = {e.key for e in bench.store.list(LOCATION)}
         work = bench.begin(pin)
-        work.append(rows(2), missing="error")
-        work.delete("id = 1")
+        work.rows.append(rows(2), missing="error")
+        work.rows.delete("id = 1")
         staged = work.stage()
         location, names = work.written()
         assert location == LOCATION
@@ -335,12 +381,12 @@ class StatementsConformance(Conformance):
     def test_keys_that_were_written_are_summarised(self, bench: Bench) -> None:
         pin = bench.create(rows(1, 2))
         data = rows(2, 3)
-        [keys] = bench.stage(pin, lambda w: w.upsert(data, ("id",))).keys
+        [keys] = bench.stage(pin, lambda w: w.rows.upsert(data, ("id",))).keys
         assert keys == keylib.summarise(("id",), data.select(["id"]))
-        assert bench.stage(pin, lambda w: w.append(data, missing="error")).keys == ()
-        assert bench.stage(pin, lambda w: w.delete("id = 1")).keys == ()
-        [moved] = bench.stage(pin, lambda w: w.update({"id": "id + 7"}, {}, "id = 1", ("id",))).keys
+        assert bench.stage(pin, lambda w: w.rows.append(data, missing="error")).keys == ()
+        assert bench.stage(pin, lambda w: w.rows.delete("id = 1")).keys == ()
+        [moved] = bench.stage(pin, lambda w: w.rows.update({"id": "id + 7"}, {}, "id = 1", ("id",))).keys
         assert moved == keylib.summarise(("id",), pa.table({"id": pa.array([8], pa.int64())}))
         many = rows(*range(100, 100 + keylib.INLINE + 1))
-        [summary] = bench.stage(pin, lambda w: w.insert(many, ("id",), missing="error")).keys
+        [summary] = bench.stage(pin, lambda w: w.rows.insert(many, ("id",), missing="error")).keys
         assert (summary.count, summary.hashes) == (keylib.INLINE + 1, None)

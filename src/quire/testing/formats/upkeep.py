@@ -18,9 +18,9 @@ INDEX = IndexSpec("id", "BTREE", "by_id")
 class UpkeepConformance(Conformance):
     def test_compaction_merges_small_parts(self, bench: Bench) -> None:
         pin = bench.parts((1, 2), (3,), (4, 5))
-        pin = bench.change(pin, lambda w: w.delete("id = 4"))
+        pin = bench.change(pin, lambda w: w.rows.delete("id = 4"))
         work = bench.begin(pin)
-        done = work.compact(HOW)
+        done = work.upkeep.compact(HOW)
         assert (done.fragments_before, done.fragments_after, done.rows, done.changed) == (3, 1, 4, True)
         assert work.changed
         assert not work.exclusive
@@ -34,9 +34,9 @@ class UpkeepConformance(Conformance):
         pin = bench.parts((1, 2), (3,))
         before = {e.key for e in bench.store.list("")}
         work = bench.begin(pin)
-        planned = work.compact(HOW, mode="plan")
+        planned = work.upkeep.compact(HOW, mode="plan")
         assert (planned.fragments_before, planned.fragments_after, planned.rows) == (2, 1, 3)
-        assert work.extend_indexes(HOW, mode="plan") == []
+        assert work.upkeep.extend_indexes(HOW, mode="plan") == []
         assert not work.changed
         assert {e.key for e in bench.store.list("")} == before
 
@@ -44,28 +44,28 @@ class UpkeepConformance(Conformance):
         for data in (rows(1, 2, 3), rows()):
             pin = bench.create(data, location=f"tables/t{data.num_rows}")
             work = bench.begin(pin)
-            assert not work.compact(HOW).changed
-            assert work.extend_indexes(HOW) == []
+            assert not work.upkeep.compact(HOW).changed
+            assert work.upkeep.extend_indexes(HOW) == []
             assert not work.changed
 
     def test_parts_that_are_large_enough_stay(self, bench: Bench) -> None:
         work = bench.begin(bench.parts((1, 2, 3), (4, 5, 6)))
-        assert not work.compact(Upkeep(target_rows=3)).changed
+        assert not work.upkeep.compact(Upkeep(target_rows=3)).changed
         assert not work.changed
 
     @pytest.mark.parametrize("theirs", ["append", "upsert new", "delete", "update", "delete all"])
     def test_compaction_gives_way(self, bench: Bench, theirs: str) -> None:
         acts: dict[str, tuple[str, Callable[[Work], Any]]] = {
-            "append": ("append", lambda w: w.append(rows(9), missing="error")),
-            "upsert new": ("upsert", lambda w: w.upsert(rows(9), ("id",))),
-            "delete": ("delete", lambda w: w.delete("id = 3")),
-            "update": ("update", lambda w: w.update({"v": "v + 1"}, {}, "id = 3", ())),
-            "delete all": ("delete", lambda w: w.delete("true")),
+            "append": ("append", lambda w: w.rows.append(rows(9), missing="error")),
+            "upsert new": ("upsert", lambda w: w.rows.upsert(rows(9), ("id",))),
+            "delete": ("delete", lambda w: w.rows.delete("id = 3")),
+            "update": ("update", lambda w: w.rows.update({"v": "v + 1"}, {}, "id = 3", ())),
+            "delete all": ("delete", lambda w: w.rows.delete("true")),
         }
         op, act = acts[theirs]
         base = bench.parts((1, 2), (3,), (4, 5))
         work = bench.begin(base)
-        work.compact(HOW)
+        work.upkeep.compact(HOW)
         work.stage()
         won = bench.stage(base, act)
         before = bench.data_files()
@@ -80,9 +80,9 @@ class UpkeepConformance(Conformance):
     def test_what_nobody_touched_is_compacted_all_the_same(self, bench: Bench) -> None:
         base = bench.parts((1, 2), (3, 4), (5, 6), (7, 8))
         work = bench.begin(base)
-        done = work.compact(Upkeep(target_rows=4))
+        done = work.upkeep.compact(Upkeep(target_rows=4))
         assert (done.fragments_before, done.fragments_after) == (4, 2)
-        won = bench.stage(base, lambda w: w.delete("id = 1"))
+        won = bench.stage(base, lambda w: w.rows.delete("id = 1"))
         assert work.rebase(won.pin, [change_of(won, "delete")]) is None
         assert work.changed
         staged = work.stage()
@@ -92,41 +92,41 @@ class UpkeepConformance(Conformance):
     def test_compaction_goes_with_no_other_statement(self, bench: Bench) -> None:
         pin = bench.parts((1, 2), (3,))
         work = bench.begin(pin)
-        work.append(rows(4), missing="error")
+        work.rows.append(rows(4), missing="error")
         with pytest.raises(Refused):
-            work.compact(HOW)
+            work.upkeep.compact(HOW)
         assert bench.content(work.stage().pin) == values(1, 2, 3, 4)
         other = bench.begin(pin)
-        other.compact(HOW)
+        other.upkeep.compact(HOW)
         with pytest.raises(Refused):
-            other.append(rows(4), missing="error")
+            other.rows.append(rows(4), missing="error")
         assert bench.content(other.stage().pin) == values(1, 2, 3)
 
     def test_indexes_are_extended_to_new_rows(self, bench: Bench) -> None:
         pin = bench.create(rows(1, 2))
-        pin = bench.change(pin, lambda w: w.create_index(INDEX, replace=False))
-        pin = bench.change(pin, lambda w: w.append(rows(3), missing="error"))
+        pin = bench.change(pin, lambda w: w.indexes.create(INDEX, replace=False))
+        pin = bench.change(pin, lambda w: w.rows.append(rows(3), missing="error"))
         [short] = bench.again().open(pin).indexes()
         assert (short["rows_indexed"], short["rows_unindexed"]) == (2, 1)
         work = bench.begin(pin)
-        assert work.extend_indexes(HOW, mode="plan") == ["by_id"]
+        assert work.upkeep.extend_indexes(HOW, mode="plan") == ["by_id"]
         assert not work.changed
-        assert work.extend_indexes(HOW) == ["by_id"]
+        assert work.upkeep.extend_indexes(HOW) == ["by_id"]
         assert work.changed
         staged = work.stage()
         [whole] = bench.again().open(staged.pin).indexes()
         assert (whole["rows_indexed"], whole["rows_unindexed"]) == (3, 0)
         assert bench.content(staged.pin) == values(1, 2, 3)
         assert listed(bench.again().open(staged.pin).scan(filter="id >= 2").read_all()) == values(2, 3)
-        assert bench.begin(staged.pin).extend_indexes(HOW) == []
+        assert bench.begin(staged.pin).upkeep.extend_indexes(HOW) == []
 
     def test_compaction_and_indexes_together(self, bench: Bench) -> None:
         pin = bench.create(rows(1, 2))
-        pin = bench.change(pin, lambda w: w.create_index(INDEX, replace=False))
-        pin = bench.change(pin, lambda w: w.append(rows(3), missing="error"))
+        pin = bench.change(pin, lambda w: w.indexes.create(INDEX, replace=False))
+        pin = bench.change(pin, lambda w: w.rows.append(rows(3), missing="error"))
         work = bench.begin(pin)
-        assert work.compact(HOW).changed
-        work.extend_indexes(HOW)
+        assert work.upkeep.compact(HOW).changed
+        work.upkeep.extend_indexes(HOW)
         staged = work.stage()
         view = bench.again().open(staged.pin)
         [found] = view.indexes()
@@ -135,7 +135,8 @@ class UpkeepConformance(Conformance):
         assert listed(view.scan(filter="id = 3").read_all()) == values(3)
 
     def test_progress_is_told(self, bench: Bench) -> None:
-        told: list[tuple[int, int]] = []
-        bench.begin(bench.parts((1, 2), (3,))).compact(HOW, progress=lambda done, total: told.append((done, total)))
+        told: list[tuple[str, int, int | None]] = []
+        bench.begin(bench.parts((1, 2), (3,))).upkeep.compact(HOW, progress=lambda *step: told.append(step))
         assert told
-        assert told[-1][0] == told[-1][1]
+        assert told[-1][0] == "compact"
+        assert told[-1][1] == told[-1][2]

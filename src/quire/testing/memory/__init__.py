@@ -23,10 +23,11 @@ from functools import partial
 from quire.formats import register
 from quire.testing.memory.format import MemoryFormat
 from quire.testing.memory.head import PlainTable
+from quire.testing.memory.tasks import MemoryTaskTable
 
 __all__ = ["MemoryFormat", "PlainTable", "install"]
 
 
 def install(*, cached: int = 0) -> None:
     """From now on, in this process, lakes know tables of format "memory"."""
-    register(MemoryFormat.name, partial(MemoryFormat, cached=cached))
+    register(MemoryFormat.name, partial(MemoryFormat, cached=cached), MemoryTaskTable)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from quire.formats import Place, task_table
 from quire.testing.memory.files import Fragment
-from quire.testing.memory.net import difference
+from quire.testing.memory.net import difference, lost
 from quire.testing.memory.view import MemoryView
 from quire.testing.memory.work import MemoryWork
 
@@ -21,33 +23,47 @@ def changed_rows(before: MemoryView, after: MemoryView) -> tuple[pa.RecordBatchR
 
 
 def _less(one: MemoryView, other: MemoryView) -> list[Fragment]:
-    """Fragments of `one` without the rows that `other` has too. A fragment that only got columns is the same."""
-    found = []
-    for fragment in one.state.fragments:
-        there = other.state.by_key.get(fragment.key)
-        if there is None or not _nested(fragment, there):
-            found.append(fragment)
-        elif there.deleted != fragment.deleted:
-            found.append(fragment.without(there.living()))
-    return [f for f in found if f.alive]
+    return [f for fragment in one.state.fragments if (f := lost(fragment, other.state)).alive]
 
 
-def _nested(a: Fragment, b: Fragment) -> bool:
-    first, second = set(a.paths), set(b.paths)
-    return first <= second or second <= first
+@dataclass(frozen=True)
+class MemoryChanges:
+    """The same for other processes: every part is a fragment."""
+
+    before: Place
+    after: Place
+    parts: tuple[tuple[bool, int, int], ...]
+    """Whether it is new, its number in its state, and rows."""
+
+    @staticmethod
+    def of(before: MemoryView, after: MemoryView) -> MemoryChanges:
+        gone, came = after.parts_since(before)
+        parts = (*((False, *part) for part in gone), *((True, *part) for part in came))
+        return MemoryChanges(before.place(), after.place(), parts)
+
+    @property
+    def rows(self) -> Sequence[int]:
+        return [rows for _, _, rows in self.parts]
+
+    def read(self, part: int) -> Iterator[tuple[bool, pa.RecordBatch]]:
+        fresh, number, _ = self.parts[part]
+        mine, other = (self.after, self.before) if fresh else (self.before, self.after)
+        held = task_table(mine)
+        for batch in held.gone_rows(other, number, held.schema.names):
+            yield fresh, batch
 
 
 def undo(work: MemoryWork, before: MemoryView, after: MemoryView, key: Sequence[str]) -> bool:
     """Remove what came between `before` and `after`, and put back what went. False when those rows were changed."""
     for added in difference(before.state, after.state).added:
-        there = work.base.by_key.get(added.fragment.key)
+        there = work.draft.base.by_key.get(added.fragment.key)
         mine = set(range(added.fragment.rows)) - added.deleted
         if there is None or mine & set(there.deleted):
             return False
-        work.take_away([(there.key, offset) for offset in sorted(mine)])
+        work.draft.take_away([(there.key, offset) for offset in sorted(mine)])
     rows = changed_rows(before, after)[0].read_all()
     if rows.num_rows and key:
-        work.insert(rows, key, missing="error")
+        work.rows.insert(rows, key, missing="error")
     elif rows.num_rows:
-        work.append(rows, missing="error")
+        work.rows.append(rows, missing="error")
     return True

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from quire.conversion.plain_types import plain_schema
 from quire.errors import InvalidInput, InvalidName, SchemaMismatch
-from quire.formats.arrow import plain_schema
 from quire.testing.memory import sql
-from quire.testing.memory.files import Columns, Field, Fragment, Place, Version, type_name
+from quire.testing.memory.files import Columns, Field, Folder, Fragment, Version, type_name
 from quire.testing.memory.net import locate
 from quire.testing.memory.view import require
 
@@ -52,13 +52,13 @@ def check_name(name: str, table: str) -> None:
         )
 
 
-def add(place: Place, state: Version, spec: Any, table: str) -> Version:
+def add(folder: Folder, state: Version, spec: Any, table: str) -> Version:
     """Add columns: a field or schema (filled with nulls), or names with SQL expressions over the other columns."""
     import pyarrow as pa
 
     if isinstance(spec, pa.Field):
         spec = pa.schema([spec])
-    exprs: dict[str, str]
+    exprs: dict[str, Any]
     if isinstance(spec, pa.Schema):
         typed, exprs = plain_schema(spec), {}
         for field in typed:
@@ -70,21 +70,26 @@ def add(place: Place, state: Version, spec: Any, table: str) -> Version:
                     column=field.name,
                 )
     elif isinstance(spec, Mapping) and spec:
-        exprs = {n: str(v) for n, v in spec.items() if not isinstance(v, pa.DataType)}
+        exprs = {n: v for n, v in spec.items() if not isinstance(v, pa.DataType)}
         typed = pa.schema([pa.field(n, v) for n, v in spec.items() if isinstance(v, pa.DataType)])
     else:
         raise InvalidInput(
-            "add_columns takes a field, a schema, or a mapping of names to types or SQL expressions.",
+            "add_columns takes a field, a schema, or a mapping of names to types, Arrow scalars or SQL expressions.",
             next='For example add_columns({"length": "character_length(text)"}).',
         )
     for name in (*exprs, *typed.names):
         check_name(name, table)
         _free(state, name, table)
-    found = locate(place, state, state.schema.names, table=table)
-    values = {n: sql.compute(e, state.schema, found.columns, found.rows) for n, e in exprs.items()}
+    found = locate(folder, state, state.schema.names, table=table)
+    values = {
+        n: pa.repeat(e, found.rows)
+        if isinstance(e, pa.Scalar)
+        else sql.value(str(e), n, state.schema, found.columns, found.rows, table=table)
+        for n, e in exprs.items()
+    }
     schema = pa.schema([*(pa.field(n, v.type) for n, v in values.items()), *typed])
     columns = {n: v.to_pylist() for n, v in values.items()} | {f.name: [None] * found.rows for f in typed}
-    return _grown(place, state, schema, columns, table)
+    return _grown(folder, state, schema, columns, table)
 
 
 def _free(state: Version, name: str, table: str) -> None:
@@ -92,7 +97,7 @@ def _free(state: Version, name: str, table: str) -> None:
         raise InvalidName(f"Table {table!r} already has a column {name!r}.", next="Choose another name.", table=table)
 
 
-def _grown(place: Place, state: Version, schema: pa.Schema, columns: dict[str, list[Any]], table: str) -> Version:
+def _grown(folder: Folder, state: Version, schema: pa.Schema, columns: dict[str, list[Any]], table: str) -> Version:
     """The state with more columns, given for all living rows in order: one more file per fragment."""
     new = fields_of(schema, table, first=state.next_field)
     fragments: list[Fragment] = []
@@ -104,7 +109,7 @@ def _grown(place: Place, state: Version, schema: pa.Schema, columns: dict[str, l
             for field in new:
                 values[field.id][offset] = columns[field.name][row]
             row += 1
-        more = place.write_columns(values, fragment.rows)
+        more = folder.write_columns(values, fragment.rows)
         assert more is not None
         fragments.append(msgspec.structs.replace(fragment, files=(*fragment.files, *more.files)))
     return state.change(
@@ -128,9 +133,9 @@ def rename(state: Version, old: str, new: str, table: str) -> Version:
     return _replaced(state, old, name=new)
 
 
-def set_nullable(place: Place, state: Version, name: str, nullable: bool, table: str) -> Version:
+def set_nullable(folder: Folder, state: Version, name: str, nullable: bool, table: str) -> Version:
     require(state, [name], table)
-    if not nullable and None in locate(place, state, [name], table=table).columns[name]:
+    if not nullable and None in locate(folder, state, [name], table=table).columns[name]:
         raise SchemaMismatch(
             f"Column {name!r} of table {table!r} has nulls.", next="Fill them first.", table=table, column=name
         )
@@ -142,7 +147,7 @@ def _replaced(state: Version, column: str, **parts: Any) -> Version:
     return state.change(fields=fields)
 
 
-def retype(place: Place, state: Version, name: str, kind: pa.DataType, table: str) -> Version:
+def retype(folder: Folder, state: Version, name: str, kind: pa.DataType, table: str) -> Version:
     """Change a column's type: its values are cast into a new column, which then takes the name. It moves to the end."""
     import pyarrow as pa
 
@@ -150,7 +155,7 @@ def retype(place: Place, state: Version, name: str, kind: pa.DataType, table: st
     old = state.schema.field(name)
     if old.type == kind:
         return state
-    values = locate(place, state, [name], table=table).columns[name]
+    values = locate(folder, state, [name], table=table).columns[name]
     try:
         cast = pa.array(values, old.type).cast(kind).to_pylist()
     except pa.ArrowException as error:
@@ -162,5 +167,5 @@ def retype(place: Place, state: Version, name: str, kind: pa.DataType, table: st
             expected=str(kind),
         ) from None
     temporary = f"{name}__new"
-    grown = _grown(place, state, pa.schema([pa.field(temporary, kind, old.nullable)]), {temporary: cast}, table)
+    grown = _grown(folder, state, pa.schema([pa.field(temporary, kind, old.nullable)]), {temporary: cast}, table)
     return rename(drop(grown, [name], table), temporary, name, table)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from quire.errors import InvalidInput
 from quire.formats import Compacted, Upkeep
-from quire.testing.memory.files import Fragment, Place, Version
+from quire.testing.memory.files import Folder, Fragment, Version
 from quire.testing.memory.net import locate, same
 
 
@@ -86,17 +86,17 @@ def _pieces(group: Iterable[Fragment], how: Upkeep) -> int:
 
 
 def execute(
-    place: Place, state: Version, groups: Sequence[tuple[Fragment, ...]], how: Upkeep, table: str
+    folder: Folder, state: Version, groups: Sequence[tuple[Fragment, ...]], how: Upkeep, table: str
 ) -> Compaction:
     """Write the rows of each group anew. Nothing refers to the files yet."""
     done = []
     for old in groups:
-        found = locate(place, state, [f.name for f in state.fields], old, table)
+        found = locate(folder, state, [f.name for f in state.fields], old, table)
         new = []
         for start in range(0, found.rows, how.target_rows):
             part = slice(start, start + how.target_rows)
             values = {f.id: found.columns[f.name][part] for f in state.fields}
-            written = place.write_columns(values, len(found.addresses[part]))
+            written = folder.write_columns(values, len(found.addresses[part]))
             assert written is not None
             new.append(written)
         done.append(Group(old, tuple(new)))

@@ -19,6 +19,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import msgspec
 
 from quire.errors import FormatError, SchemaMismatch, SnapshotExpired, StorageError
+from quire.formats import Place
+from quire.formats.tasks import place_of
 from quire.ledger import new_id
 from quire.store import Outcome, Store
 
@@ -80,7 +82,7 @@ class Fragment(msgspec.Struct, frozen=True, omit_defaults=True):
         return [i for i in range(self.rows) if i not in gone]
 
     def without(self, offsets: Iterable[int]) -> Fragment:
-        return msgspec.structs.replace(self, deleted=tuple(sorted({*self.deleted, *offsets})))
+        return msgspec.structs.replace(self, deleted=tuple(sorted({*self.deleted, *map(int, offsets)})))
 
 
 class Index(msgspec.Struct, frozen=True):
@@ -146,14 +148,14 @@ class Entry(msgspec.Struct, frozen=True, omit_defaults=True):
     write: str = ""
 
 
-class Place:
+class Folder:
     """The folder of one table. Every byte goes through the lake's store, or through one of the same kind."""
 
     def __init__(self, store: Store, location: str, cached: int = 0) -> None:
         absolute = "://" in location or location.startswith("/")
         self.location = location
         self._store = Store.open(location, store.options) if absolute else store
-        self._prefix = "" if absolute else f"{location}/"
+        self._prefix = "" if absolute or not location else f"{location}/"
         self._cached = cached
         self._cache: OrderedDict[str, Any] = OrderedDict()
         self._lock = threading.Lock()
@@ -179,18 +181,24 @@ class Place:
 
     # -- data -------------------------------------------------------------------------------------------------
 
-    def write_columns(self, columns: Columns, rows: int) -> Fragment | None:
-        """A data file that no version names yet; None for no rows."""
+    def write_columns(self, columns: Columns, rows: int, fields: Sequence[Field] = ()) -> Fragment | None:
+        """A data file that no version names yet; None for no rows. With its `fields` it can be read by itself."""
         if not rows:
             return None
         path = f"data/{new_id()}.json"
-        body = json.dumps({"rows": rows, "columns": columns}, separators=(",", ":"), default=_bytes).encode()
+        held: dict[str, Any] = {"rows": rows, "columns": columns}
+        if fields:
+            held["fields"] = [(f.id, f.name, f.type) for f in fields]
+        body = json.dumps(held, separators=(",", ":"), default=_bytes).encode()
         self._create(path, body)
         self._keep(path, columns)
         return Fragment((DataFile(path, tuple(columns), len(body)),), rows)
 
     def columns(self, fragments: Sequence[Fragment], fields: Iterable[int], table: str = "") -> list[Columns]:
-        """All rows, deleted ones included, of some columns of these fragments. Missing files are read in parallel."""
+        """All rows, deleted ones included, of some columns of these fragments. Missing files are read in parallel.
+
+        A column that no file of a fragment has is null there.
+        """
         wanted = set(fields)
         needed = [f for fragment in fragments for f in fragment.files if wanted.intersection(f.fields)]
         there: dict[str, Columns] = {}
@@ -210,8 +218,41 @@ class Place:
             for file in fragment.files:
                 for number in wanted.intersection(file.fields):
                     merged[number] = there[file.path][number]
+            for number in wanted - merged.keys():
+                merged[number] = [None] * fragment.rows  # its rows came from a line without this column
             result.append(merged)
         return result
+
+    # -- for other processes ----------------------------------------------------------------------------------
+
+    def at(self, state: Version, properties: dict[str, str]) -> Place:
+        """A state as others open it; one that was not written is, for them."""
+        named = state if state.id else self.write_version(state, properties)
+        return place_of(self._store, "memory", self._store.reach.address(self.location), named.id)
+
+    def write_beside(self, rows: pa.Table) -> str:
+        """Rows of no table, in a file of their own."""
+        import pyarrow as pa
+
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_stream(sink, rows.schema) as writer:
+            writer.write_table(rows)
+        path = f"data/{new_id()}.arrow"
+        self._create(path, sink.getvalue().to_pybytes())
+        return path
+
+    def read_file(self, path: str) -> pa.Table:
+        """The rows of a file that a task has written."""
+        import pyarrow as pa
+
+        body = self._store.get_or_none(self._prefix + path)
+        if body is None:
+            raise gone(self.location, path)
+        if path.endswith(".arrow"):
+            return pa.ipc.open_stream(body).read_all()
+        held = json.loads(body, object_hook=_read_bytes)
+        named = {name: pa.array(held["columns"][str(id)], parse_type(kind)) for id, name, kind in held["fields"]}
+        return pa.table(named)
 
     # -- the plain HEAD ---------------------------------------------------------------------------------------
 

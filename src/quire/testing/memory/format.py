@@ -2,19 +2,33 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from quire.errors import InvalidInput, NotFound, SnapshotExpired, StorageError, Unsupported
-from quire.formats import Foreign, Head, Promotion
-from quire.formats.arrow import Source, fit, plain_schema, selected, source
+import msgspec
+
+from quire.conversion.fit import fit
+from quire.conversion.inputs import source
+from quire.conversion.plain_types import plain_schema
+from quire.conversion.source import Source, finite, selected
+from quire.errors import CorruptRecord, InvalidInput, NotFound, SnapshotExpired, StorageError, Unsupported
+from quire.formats import Foreign, Head, Promotion, Work
 from quire.ledger import Pin
 from quire.store import Outcome, Store
 from quire.testing.memory import head as plain
-from quire.testing.memory.changes import changed_rows, undo
+from quire.testing.memory.carry_over import (
+    carry_over,
+    count_rows,
+    holds_files_of,
+    share_new_files,
+    take_away,
+    take_rows,
+)
+from quire.testing.memory.changes import MemoryChanges, changed_rows, undo
 from quire.testing.memory.columns import fields_of
-from quire.testing.memory.files import Entry, Place, Version
+from quire.testing.memory.files import Entry, Folder, Fragment, Version
 from quire.testing.memory.graft import Graft
 from quire.testing.memory.view import MemoryView
 from quire.testing.memory.work import MemoryWork
@@ -23,6 +37,9 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 EVERYTHING = 1 << 30
+
+_DATA_FILE = re.compile(r"data/[0-9A-Za-z_-]{1,64}\.(json|arrow)")
+_told_fragments = msgspec.json.Decoder(tuple[Fragment, ...])
 
 
 class MemoryFormat:
@@ -38,7 +55,7 @@ class MemoryFormat:
         self._store = store
         self._lake = lake
         self._cached = cached
-        self._places: dict[str, Place] = {}
+        self._folders: dict[str, Folder] = {}
 
     def location(self, table: str) -> str:
         return f"tables/{table}.rows"
@@ -50,13 +67,13 @@ class MemoryFormat:
         given = _first_rows(data, schema, table)
         fields = fields_of(given.schema, table)
         rows = given.table()
-        place = self._place(location, EVERYTHING)
+        folder = self._folder(location, EVERYTHING)
         columns = {f.id: c.to_pylist() for f, c in zip(fields, rows.columns, strict=True)}
-        fragment = place.write_columns(columns, rows.num_rows)
+        fragment = folder.write_columns(columns, rows.num_rows)
         state = Version(fields, () if fragment is None else (fragment,), next_field=len(fields))
-        made = place.write_version(state, self._properties(write))
+        made = folder.write_version(state, self._properties(write))
         first = Entry(made.id, op="create", lake=self._lake, counter=0, write=write)
-        if place.create_entry(1, first) is not Outcome.COMMITTED:
+        if folder.create_entry(1, first) is not Outcome.COMMITTED:
             raise StorageError(
                 f"There is already a table at {location}, or the store did not say whether it was created.",
                 next="Run the transaction again; nothing was committed.",
@@ -71,20 +88,20 @@ class MemoryFormat:
             bytes=made.bytes,
             fragments=len(made.fragments),
         )
-        work = MemoryWork(place, pin, made, properties=self._properties(write), table=table, created=True)
-        work.files.append("")
+        work = MemoryWork(folder, pin, made, properties=self._properties(write), table=table, created=True)
+        work.draft.files.append("")
         return work
 
     def register(self, uri: str) -> tuple[Pin, pa.Schema]:
         """A pin of the table that lies at `uri`, as it is now."""
-        place = self._place(uri, 0)
+        folder = self._folder(uri, 0)
         try:
-            number, entry, head = plain.inspect(place, self._lake)
+            number, entry, head = plain.inspect(folder, self._lake)
         except SnapshotExpired:
             raise NotFound(
                 f"There is no memory table at {uri}.", next="Give the folder that holds its versions.", uri=uri
             ) from None
-        state = place.version(entry.version)
+        state = folder.version(entry.version)
         if plain.CLEANS in state.config:
             raise Unsupported(
                 f"The table at {uri} deletes its own old versions ({plain.CLEANS}), which would destroy commits.",
@@ -104,54 +121,76 @@ class MemoryFormat:
         return pin, state.schema
 
     def open(self, pin: Pin, table: str = "") -> MemoryView:
-        place = self._place(pin.location, 0)
-        return MemoryView(place, place.version(pin.version, table), table)
+        folder = self._folder(pin.location, 0)
+        return MemoryView(folder, folder.version(pin.version, table), table)
 
     def begin(self, pin: Pin, *, write: str, table: str) -> MemoryWork:
-        place = self._place(pin.location, EVERYTHING)
-        state = place.version(pin.version, table)
-        return MemoryWork(place, pin, state, properties=self._properties(write), table=table)
+        folder = self._folder(pin.location, EVERYTHING)
+        state = folder.version(pin.version, table)
+        return MemoryWork(folder, pin, state, properties=self._properties(write), table=table)
+
+    def additions(self, work: Work) -> str | None:
+        assert isinstance(work, MemoryWork)
+        added = [a for a in work.draft.net.added if a.rows]
+        return msgspec.json.encode([a.fragment for a in added]).decode() if work.additive and added else None
+
+    def adding(self, pin: Pin, told: str, *, write: str, table: str) -> MemoryWork:
+        work = self.begin(pin, write=write, table=table)
+        try:
+            fragments = _told_fragments.decode(told)
+        except (msgspec.MsgspecError, ValueError, RecursionError) as error:
+            raise _never_told(str(error)) from None
+        known = {field.id for field in work.draft.base.fields}
+        if not fragments or any(not fragment.files for fragment in fragments):
+            raise _never_told("it names no data file of its table")
+        for fragment in fragments:
+            if fragment.deleted or any(not _DATA_FILE.fullmatch(path) for path in fragment.paths):
+                raise _never_told("it names no data file of its table")
+            if not {number for file in fragment.files for number in file.fields} >= known:
+                raise _never_told("a data file lacks a column of its table")
+            work.draft.net.add(fragment)
+        return work
 
     def prepare(self, pin: Pin) -> None:
         """There is nothing that would have to be read."""
 
     def head(self, pin: Pin) -> Head:
-        return plain.inspect(self._place(pin.location, 0), self._lake)[2]
+        return plain.inspect(self._folder(pin.location, 0), self._lake)[2]
 
     def promote(self, pin: Pin, *, commit: str, table: str) -> Promotion:
-        return plain.promote(self._place(pin.location, 0), pin, lake=self._lake, commit=commit, table=table)
+        return plain.promote(self._folder(pin.location, 0), pin, lake=self._lake, commit=commit, table=table)
 
     def foreign(self, pin: Pin, head: Head) -> Foreign:
-        return plain.trace(self._place(pin.location, 0), pin, head.version, self._lake)
+        return plain.trace(self._folder(pin.location, 0), pin, head.version, self._lake)
 
     def graft(self, pin: Pin, found: Foreign, *, same: bool, key: Sequence[str], write: str, table: str) -> Graft:
-        place = self._place(pin.location, EVERYTHING)
-        return Graft(place, pin, found, same=same, key=key, properties=self._properties(write), table=table)
+        folder = self._folder(pin.location, EVERYTHING)
+        return Graft(folder, pin, found, same=same, key=key, properties=self._properties(write), table=table)
 
     def files(self, pin: Pin, table: str) -> dict[str, int | None]:
-        return plain.needed_by(self._place(pin.location, 0).version(pin.version, table))
+        return plain.needed_by(self._folder(pin.location, 0).version(pin.version, table))
 
     def kept(self, pin: Pin, table: str) -> set[str]:
         return set(self.files(pin, table))
 
-    def plain_files(self, location: str, since: datetime) -> set[str]:
-        return plain.plain_files(self._place(location, 0), since, self._lake)
+    def plain_files(self, location: str, since: datetime, known: int = 0) -> set[str]:
+        return plain.plain_files(self._folder(location, 0), since, self._lake, known)
 
     def head_differs(self, pin: Pin) -> str | None:
-        place = self._place(pin.location, 0)
-        number, entry, head = plain.inspect(place, self._lake)
+        folder = self._folder(pin.location, 0)
+        number, entry, head = plain.inspect(folder, self._lake)
         itself = plain.is_itself(pin, entry)
         if head.counter is None and number > pin.head and not itself:
             return f"Version {number} of the plain table was written by a plain client."
         if not itself and head.counter != pin.counter:
             return None  # not backfilled yet, or further
-        return plain.difference_of(place.version(pin.version), place.version(entry.version))
+        return plain.difference_of(folder.version(pin.version), folder.version(entry.version))
 
     def is_at(self, pin: Pin, version: int, commit: str) -> bool:
         """Whether plain version `version` is exactly the state that this commit pinned."""
         if version < 1:
             return False
-        entry = self._place(pin.location, 0).entry(version)
+        entry = self._folder(pin.location, 0).entry(version)
         head = plain.head_of(version, entry, self._lake)
         return plain.is_itself(pin, entry) or (head.commit == commit and head.counter == pin.counter)
 
@@ -164,11 +203,47 @@ class MemoryFormat:
         gone, come = changed_rows(self.open(before), self.open(after))
         return selected(gone, columns), selected(come, columns)
 
-    def _place(self, location: str, cached: int) -> Place:
+    def changed(self, before: Pin, after: Pin) -> MemoryChanges:
+        return MemoryChanges.of(self.open(before), self.open(after))
+
+    def fields(self, pin: Pin) -> dict[str, int]:
+        return {field.name: field.id for field in self.open(pin).state.fields}
+
+    def holds_files_of(self, pin: Pin, other: Pin, *, moved: bool = True) -> bool:
+        return holds_files_of(self.open(pin).state, self.open(other).state, moved=moved)
+
+    def share_new_files(self, before: Pin, one: Pin, other: Pin) -> bool:
+        return share_new_files(*(self.open(pin).state for pin in (before, one, other)))
+
+    def carry_over(
+        self,
+        work: Any,
+        before: Pin,
+        after: Pin,
+        *,
+        key: Sequence[str],
+        leave_out: pa.Table | None = None,
+        others: Sequence[Pin] = (),
+        moved: bool = True,
+    ) -> None:
+        more = [self.open(pin).state for pin in others]
+        carry_over(work, self.open(before).state, self.open(after).state, key, leave_out, more, moved=moved)
+
+    def take_away(self, work: Any, key: Sequence[str], keys: pa.Table) -> None:
+        take_away(work, key, keys)
+
+    def take_rows(self, work: Any, rows: pa.Table) -> None:
+        take_rows(work, rows)
+
+    def count_rows(self, pin: Pin, rows: pa.Table) -> list[int]:
+        view = self.open(pin)
+        return count_rows(view.folder, view.state, rows)
+
+    def _folder(self, location: str, cached: int) -> Folder:
         """The folder of a table, shared where files are remembered, with a memory of its own otherwise."""
         if not self._cached:
-            return Place(self._store, location, cached)
-        return self._places.setdefault(location, Place(self._store, location, self._cached))
+            return Folder(self._store, location, cached)
+        return self._folders.setdefault(location, Folder(self._store, location, self._cached))
 
     def _properties(self, write: str) -> dict[str, str]:
         return {"lake": self._lake, "write": write}
@@ -186,4 +261,10 @@ def _first_rows(data: Any, schema: Any, table: str) -> Source:
     if data is None:
         return Source(schema, [], whole=True)
     rows = source(data, schema, table=table)
-    return rows if schema is None else fit(rows, schema, table=table)
+    return finite(rows, table) if schema is None else fit(rows, schema, table=table)
+
+
+def _never_told(reason: str) -> CorruptRecord:
+    return CorruptRecord(
+        f"Rows of an offer cannot be used: {reason}.", next="Nothing is lost: their writer commits them itself."
+    )

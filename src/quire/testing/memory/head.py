@@ -5,26 +5,27 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
+from quire.conversion.fit import fit
+from quire.conversion.inputs import source
 from quire.errors import Conflict
 from quire.formats import Foreign, Head, Promotion
-from quire.formats.arrow import fit, source
 from quire.ledger import Pin, new_id
 from quire.store import Outcome, Store
 from quire.testing.memory import sql
-from quire.testing.memory.files import Entry, Place, Version, gone, head_path, version_path
+from quire.testing.memory.files import Entry, Folder, Version, gone, head_path, version_path
 from quire.testing.memory.net import Net, locate
 
 CLEANS = "auto_cleanup"
 """A setting of the table by which it would delete its own old versions."""
 
 
-def inspect(place: Place, lake: str, table: str = "") -> tuple[int, Entry, Head]:
+def inspect(folder: Folder, lake: str, table: str = "") -> tuple[int, Entry, Head]:
     """The newest plain version and whose it is."""
-    listed = place.entries()
+    listed = folder.entries()
     if not listed:
-        raise gone(table or place.location, "head")
+        raise gone(table or folder.location, "head")
     number = max(listed)
-    entry = place.entry(number, table)
+    entry = folder.entry(number, table)
     return number, entry, head_of(number, entry, lake)
 
 
@@ -38,34 +39,34 @@ def is_itself(pin: Pin, entry: Entry) -> bool:
     return pin.version == entry.version and entry.commit is None
 
 
-def promote(place: Place, pin: Pin, *, lake: str, commit: str, table: str) -> Promotion:
+def promote(folder: Folder, pin: Pin, *, lake: str, commit: str, table: str) -> Promotion:
     """Make `pin` the plain HEAD unless HEAD is already there or further, or somebody else wrote in between."""
-    number, entry, head = inspect(place, lake, table)
+    number, entry, head = inspect(folder, lake, table)
     if is_itself(pin, entry) or (head.counter is not None and head.counter >= pin.counter):
         return Promotion(table, "current", number)
     if head.counter is None and number > pin.head:
         return Promotion(table, "foreign", number, f"version {number} was written by a plain client")
-    if CLEANS in place.version(pin.version, table).config:
+    if CLEANS in folder.version(pin.version, table).config:
         return Promotion(table, "blocked", number, f"the table deletes its own old versions ({CLEANS})")
     mine = Entry(pin.version, op="restore", lake=lake, commit=commit, counter=pin.counter, write=new_id())
-    outcome = place.create_entry(number + 1, mine)
+    outcome = folder.create_entry(number + 1, mine)
     if outcome is Outcome.COMMITTED:
         return Promotion(table, "promoted", number + 1)
     if outcome is Outcome.UNKNOWN:
         return Promotion(table, "behind", number, "the store did not say whether the version was created")
-    number, _, now = inspect(place, lake, table)
+    number, _, now = inspect(folder, lake, table)
     if now.counter is not None and now.counter >= pin.counter:
         return Promotion(table, "current", number)
     detail = f"version {number} was created by somebody else"
     return Promotion(table, "foreign" if now.counter is None else "behind", number, detail)
 
 
-def trace(place: Place, pin: Pin, head: int, lake: str) -> Foreign:
+def trace(folder: Folder, pin: Pin, head: int, lake: str) -> Foreign:
     """The foreign versions up to `head`, back to the newest version that is Quire's own or was adopted."""
     ops: list[str] = []
     number = head
     while number > 0:
-        entry = place.entry(number)
+        entry = folder.entry(number)
         if number <= pin.head or is_itself(pin, entry) or head_of(number, entry, lake).counter is not None:
             break
         ops.append(entry.op)
@@ -85,18 +86,18 @@ def difference_of(pinned: Version, head: Version) -> str | None:
     return None
 
 
-def plain_files(place: Place, since: datetime, lake: str) -> set[str]:
+def plain_files(folder: Folder, since: datetime, lake: str, known: int) -> set[str]:
     """What plain clients need: HEAD, a plain writer's versions after Quire's last one, and what was HEAD lately."""
-    listed = place.entries()
+    listed = folder.entries()
     needed: set[str] = set()
     superseded: datetime | None = None
     theirs = True
     for number in sorted(listed, reverse=True):
         if theirs or (superseded is not None and superseded >= since):
-            entry = place.entry(number)
+            entry = folder.entry(number)
             needed.add(head_path(number))
-            needed |= needed_by(place.version(entry.version)).keys()
-            theirs = theirs and head_of(number, entry, lake).counter is None
+            needed |= needed_by(folder.version(entry.version)).keys()
+            theirs = theirs and number > known and head_of(number, entry, lake).counter is None
         superseded = listed[number].modified
     return needed
 
@@ -114,33 +115,33 @@ class PlainTable:
     """
 
     def __init__(self, store: Store, location: str) -> None:
-        self._place = Place(store, location)
+        self._folder = Folder(store, location)
 
     @property
     def version(self) -> int:
-        return max(self._place.entries())
+        return max(self._folder.entries())
 
     def state(self, number: int | None = None) -> Version:
-        entry = self._place.entry(self.version if number is None else number)
-        return self._place.version(entry.version)
+        entry = self._folder.entry(self.version if number is None else number)
+        return self._folder.version(entry.version)
 
     def rows(self, number: int | None = None) -> list[dict[str, Any]]:
         """The rows of a plain version, of HEAD if none is given."""
         state = self.state(number)
-        found = locate(self._place, state, state.schema.names)
+        found = locate(self._folder, state, state.schema.names)
         return [dict(zip(found.columns, values, strict=True)) for values in found.tuples(list(found.columns))]
 
     def append(self, data: Any) -> int:
         state = self.state()
-        rows = fit(source(data, state.schema), state.schema, table=self._place.location).table()
+        rows = fit(source(data, state.schema), state.schema, table=self._folder.location).table()
         columns = {f.id: c.to_pylist() for f, c in zip(state.fields, rows.columns, strict=True)}
         net = Net()
-        net.add(self._place.write_columns(columns, rows.num_rows))
+        net.add(self._folder.write_columns(columns, rows.num_rows))
         return self._commit(net.on(state), "append")
 
     def delete(self, where: str) -> int:
         state = self.state()
-        found = locate(self._place, state, state.schema.names)
+        found = locate(self._folder, state, state.schema.names)
         net = Net()
         chosen = sql.matches(where, state.schema, found.columns, found.rows)
         net.remove([found.addresses[i] for i in chosen], hard=True)
@@ -152,15 +153,15 @@ class PlainTable:
 
     def overwrite(self, data: Any) -> int:
         state = self.state().change(fragments=())
-        rows = fit(source(data, state.schema), state.schema, table=self._place.location).table()
+        rows = fit(source(data, state.schema), state.schema, table=self._folder.location).table()
         columns = {f.id: c.to_pylist() for f, c in zip(state.fields, rows.columns, strict=True)}
         net = Net()
-        net.add(self._place.write_columns(columns, rows.num_rows))
+        net.add(self._folder.write_columns(columns, rows.num_rows))
         return self._commit(net.on(state), "overwrite")
 
     def _commit(self, state: Version, op: str) -> int:
         number = self.version + 1
-        made = self._place.write_version(state, {})
-        if self._place.create_entry(number, Entry(made.id, op=op, write=new_id())) is not Outcome.COMMITTED:
+        made = self._folder.write_version(state, {})
+        if self._folder.create_entry(number, Entry(made.id, op=op, write=new_id())) is not Outcome.COMMITTED:
             raise Conflict(f"Version {number} was created by somebody else.", next="Try again.")
         return number

@@ -9,19 +9,21 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from quire.formats import Overlap
+import numpy as np
+
+from quire.formats import MatchedRows, Overlap, Seek
 from quire.formats import keys as keylib
+from quire.formats.row_bitmap import by_fragment
 from quire.ledger import Change, Keys
-from quire.testing.memory.files import Fragment, Place, Version
+from quire.testing.memory.files import Folder, Fragment, Version
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    from numpy.typing import NDArray
 
 Address = tuple[str, int]
 """Fragment and offset: where a row lies for as long as its file is there."""
 
-ROW_OPS = frozenset({"upsert", "update", "delete", "restore", "adopt"})
-"""What may remove rows that were there before."""
 MOVES_NO_ROW = frozenset({"compact", "index", "rename"})
 """What leaves every row as it is, though perhaps elsewhere."""
 
@@ -55,9 +57,10 @@ class Net:
             [Added(a.fragment, set(a.deleted)) for a in self.added],
         )
 
-    def add(self, fragment: Fragment | None) -> None:
+    def add(self, fragment: Fragment | None, without: Iterable[int] = ()) -> None:
+        """Add a fragment, without those of its rows that are named by position."""
         if fragment is not None:
-            self.added.append(Added(fragment))
+            self.added.append(Added(fragment, {int(offset) for offset in without}))
 
     def remove(self, addresses: Iterable[Address], *, hard: bool) -> None:
         own = {a.fragment.key: a for a in self.added}
@@ -109,6 +112,31 @@ def same(fragment: Fragment, state: Version) -> Fragment | None:
     return found if found is not None and found.paths == fragment.paths else None
 
 
+def lost(fragment: Fragment, other: Version) -> Fragment:
+    """A fragment without the rows that another state has too. One that only got columns is the same."""
+    there = other.by_key.get(fragment.key)
+    if there is None or not _nested(fragment, there):
+        return fragment
+    return fragment.without(there.living())
+
+
+def _nested(a: Fragment, b: Fragment) -> bool:
+    first, second = set(a.paths), set(b.paths)
+    return first <= second or second <= first
+
+
+def numbered(state: Version, addresses: Sequence[Address]) -> NDArray[np.uint64]:
+    """Addresses as other processes tell them: the fragment's number in the high half, the row's in the low."""
+    number = {fragment.key: n for n, fragment in enumerate(state.fragments)}
+    return np.array([(number[key] << 32) | offset for key, offset in addresses], np.uint64)
+
+
+def unnumbered(state: Version, found: MatchedRows) -> list[Address]:
+    """The same, the other way round."""
+    rows = by_fragment(found.addresses)
+    return [(state.fragments[n].key, offset) for n, marks in rows.items() for offset in marks.tolist()]
+
+
 @dataclass
 class Located:
     """Living rows: where they lie, and some of their columns."""
@@ -125,13 +153,13 @@ class Located:
 
 
 def locate(
-    place: Place, state: Version, names: Sequence[str], fragments: Sequence[Fragment] | None = None, table: str = ""
+    folder: Folder, state: Version, names: Sequence[str], fragments: Sequence[Fragment] | None = None, table: str = ""
 ) -> Located:
     """The living rows of a state, or of some of its fragments, with these columns."""
     chosen = state.fragments if fragments is None else fragments
     numbers = [state.number(n) for n in names]
     found = Located([], {n: [] for n in names})
-    for fragment, columns in zip(chosen, place.columns(chosen, numbers, table), strict=True):
+    for fragment, columns in zip(chosen, folder.columns(chosen, numbers, table), strict=True):
         key, living = fragment.key, fragment.living()
         found.addresses.extend([(key, offset) for offset in living])
         for name, number in zip(names, numbers, strict=True):
@@ -141,7 +169,7 @@ def locate(
 
 
 def where_key(
-    place: Place,
+    folder: Folder,
     state: Version,
     on: Sequence[str],
     keys: pa.Table,
@@ -156,7 +184,7 @@ def where_key(
     for position, values in enumerate(zip(*columns, strict=True)):
         if None not in values:
             wanted.setdefault(values, []).append(position)
-    found = locate(place, state, on, fragments, table)
+    found = locate(folder, state, on, fragments, table)
     addresses: list[Address] = []
     positions: list[int] = []
     for address, values in zip(found.addresses, found.tuples(on), strict=True):
@@ -171,39 +199,64 @@ class Wrote:
     """Keys that a statement wrote. With `strict` a rival's row of the same key is a conflict, never a replay."""
 
     on: tuple[str, ...]
-    keys: pa.Table
+    keys: pa.Table | None
+    """None where they lie in files, and `seek` looks for their rows."""
     strict: bool
+    seek: Seek | None = None
 
 
 @dataclass
 class Rebase:
-    place: Place
+    folder: Folder
     base: Version
     head: Version
     net: Net
     wrote: Sequence[Wrote]
     theirs: Sequence[Change]
-    drifted: bool = False
-    """Whether the base has rows that were not there when the statements ran."""
+    moved: Net | None = None
+    """The net effect by the rows' new places, once `overlap` has found that they were moved and nothing else."""
 
     def overlap(self) -> Overlap | None:
-        """The first thing that stands against moving, or None."""
+        """The first thing that prevents moving, or None."""
+        if MOVES_NO_ROW.issuperset(op for change in self.theirs for op in change.ops):
+            return self._follow()
         return self._rows() or self._keys()
 
+    def _follow(self) -> Overlap | None:
+        """Where every row is as it was, those that I removed are found again wherever they were put.
+
+        A compaction copies living rows in order, so the n-th of all that went is the n-th of all that came.
+        """
+        lost = [key for key in self.net.deleted if self._kept(key) is None]
+        if not lost:
+            return None
+        gone = [(f.key, i) for f in self.base.fragments if self._kept(f.key) is None for i in f.living()]
+        came = [(f.key, i) for f in self.head.fragments if same(f, self.base) is None for i in f.living()]
+        now = dict(zip(gone, came, strict=False))
+        mine = {(key, i) for key in lost for i in self.net.deleted[key]}
+        once = sum("compact" in change.ops for change in self.theirs) == 1
+        if not once or len(gone) != len(came) or not mine <= now.keys():
+            return Overlap("rows", hard=any(key in self.net.hard for key in lost))
+        self.moved = Net(self._moved(self.net.deleted, now), self._moved(self.net.hard, now), self.net.added)
+        return None
+
+    def _moved(self, rows: dict[str, set[int]], now: dict[Address, Address]) -> dict[str, set[int]]:
+        found: dict[str, set[int]] = {}
+        for key, offsets in rows.items():
+            for offset in offsets:
+                address = (key, offset) if self._kept(key) is not None else now[key, offset]
+                found.setdefault(address[0], set()).add(address[1])
+        return found
+
     def _rows(self) -> Overlap | None:
-        ops = {op for change in self.theirs for op in change.ops}
-        only_moved = "compact" in ops and ops <= MOVES_NO_ROW
         soft: Overlap | None = None
         for key, offsets in self.net.deleted.items():
             hard = self.net.hard.get(key)
             there = self._kept(key)
             if there is None:
-                if hard is not None and not ("compact" in ops and not ops & ROW_OPS):
-                    return Overlap("rows", hard=True)
-                # Rows found by key are found again wherever upkeep put them. A predicate finds the same rows again only
-                # among the same rows.
-                again = only_moved and (hard is None or not self.drifted)
-                soft = soft or Overlap("moved" if again else "rows")
+                if hard is not None:
+                    return Overlap("rows", hard=True)  # the rows are not told apart any more
+                soft = Overlap("rows")
                 continue
             gone = set(there.deleted)
             if hard is not None and hard & gone:
@@ -221,9 +274,15 @@ class Rebase:
         soft: Overlap | None = None
         new = [f for f in self.head.fragments if same(f, self.base) is None]
         for mine in self.wrote:
-            if self._records_prove_disjoint(mine):
+            if mine.keys is None:
+                found = self._sought(mine)
+                if found is not None and found.hard:
+                    return found
+                soft = found or soft
                 continue
-            _, positions = where_key(self.place, self.head, mine.on, mine.keys, new)
+            if self._records_prove_disjoint(mine.on, mine.keys):
+                continue
+            _, positions = where_key(self.folder, self.head, mine.on, mine.keys, new)
             if not positions:
                 continue
             items = tuple(mine.keys.select(list(mine.on)).take(positions).slice(0, 20).to_pylist())
@@ -232,7 +291,14 @@ class Rebase:
             soft = Overlap("keys", items)
         return soft
 
-    def _records_prove_disjoint(self, mine: Wrote) -> bool:
+    def _sought(self, mine: Wrote) -> Overlap | None:
+        new = [n for n, f in enumerate(self.head.fragments) if same(f, self.base) is None]
+        if mine.seek is None or not new:
+            return None
+        found = mine.seek(self.folder.at(self.head, {}), new)
+        return Overlap("keys", found.examples, hard=mine.strict) if len(found.addresses) else None
+
+    def _records_prove_disjoint(self, on: Sequence[str], keys: pa.Table) -> bool:
         """Whether the rivals' records list all their keys, and none has a hash in common with mine."""
         theirs: list[Keys] = []
         for change in self.theirs:
@@ -241,4 +307,4 @@ class Rebase:
             if {"insert", "upsert"} & set(change.ops) and not change.keys:
                 return False
             theirs.extend(change.keys)
-        return keylib.disjoint(keylib.summarise(mine.on, mine.keys), theirs) is True
+        return keylib.disjoint(keylib.summarise(on, keys), theirs) is True

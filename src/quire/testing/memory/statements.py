@@ -1,4 +1,4 @@
-"""What a transaction was asked to do to a table, and how it is done on whatever base."""
+"""What a transaction was asked to do to a table, kept so that it can be done again on a newer base."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
-from quire.errors import KeyConflict, SchemaMismatch
-from quire.formats import keys as keylib
-from quire.formats.arrow import Source, fit
-from quire.testing.memory import sql
-from quire.testing.memory.files import Fragment, Place, Version
-from quire.testing.memory.net import Address, Net, locate, where_key
+from quire.filters import Where
+from quire.formats import Build, Seek
+from quire.formats.keys import summarise
+from quire.ledger import Keys
+from quire.testing.memory.files import Fragment
+from quire.testing.memory.net import Wrote
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -33,6 +33,32 @@ class Keyed:
     keys: pa.Table
     matched: int = 0
     """How many of the rows replaced another, on the base that it was run on last."""
+    told: int | None = None
+    """The same on the first base: what the program knows."""
+
+    @property
+    def rows(self) -> int:
+        return int(self.keys.num_rows)
+
+
+@dataclass
+class Sought:
+    """Strict insert, upsert or delete by key whose keys lie in files, where other processes look for their rows."""
+
+    mode: Literal["insert", "upsert", "delete"]
+    fragments: Sequence[Fragment]
+    on: tuple[str, ...]
+    seek: Seek
+    without: Mapping[int, Any] = dataclasses.field(default_factory=dict)
+    """By position among its fragments: rows of theirs that are left out."""
+    build: Build | None = None
+    """What makes the rows, on each base anew."""
+    matched: int = 0
+    told: int | None = None
+
+    @property
+    def rows(self) -> int:
+        return sum(f.rows for f in self.fragments) - sum(map(len, self.without.values()))
 
 
 @dataclass
@@ -44,17 +70,22 @@ class Patch:
     keep: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     """By column, a mask of the rows that keep the value of the row that is there."""
     matched: int = 0
+    told: int | None = None
 
     @property
     def keys(self) -> pa.Table:
         return self.source.select(list(self.on))
+
+    @property
+    def rows(self) -> int:
+        return int(self.source.num_rows)
 
 
 @dataclass
 class Update:
     exprs: dict[str, str]
     values: dict[str, Any]
-    where: str | None
+    where: Where | None
     on: tuple[str, ...] = ()
     """Key columns that the update itself writes; the new keys must be free."""
     keys: pa.Table | None = None
@@ -62,146 +93,54 @@ class Update:
 
 @dataclass
 class Delete:
-    where: str
+    where: Where
 
 
-Statement = Append | Keyed | Patch | Update | Delete
+StagedStatement = Append | Keyed | Sought | Patch | Update | Delete
 
 
-class Running:
-    """Runs statements on `base` plus the net effect so far."""
+def by_condition(statement: StagedStatement) -> bool:
+    """Whether it is about the rows that were there when it ran, so that run later it could be about others."""
+    return isinstance(statement, Update | Delete) or (isinstance(statement, Sought) and statement.mode == "delete")
 
-    place: Place
-    base: Version
-    net: Net
-    table: str
-    files: list[str]
 
-    @property
-    def schema(self) -> pa.Schema:
-        return self.base.schema
+def only_adds(statements: Sequence[StagedStatement]) -> bool:
+    return all(isinstance(s, Append) or (isinstance(s, Keyed) and s.mode == "insert") for s in statements)
 
-    def _apply(self, statement: Statement) -> int:
-        if isinstance(statement, Append):
-            self.net.add(statement.fragment)
-            return 0
-        if isinstance(statement, Keyed):
-            return self._run_keyed(statement)
-        if isinstance(statement, Patch):
-            return self._run_patch(statement)
-        if isinstance(statement, Update):
-            return self._run_update(statement)
-        addresses, _ = self._where(statement.where, ())
-        self.net.remove(addresses, hard=True)
-        return len(addresses)
 
-    def _run_keyed(self, statement: Keyed) -> int:
-        addresses, positions = self._find(statement.on, statement.keys)
-        if statement.mode == "insert" and addresses:
-            raise self.key_conflict(statement.keys.take(positions).to_pylist())
-        self.net.remove(addresses, hard=False)
-        self.net.add(statement.fragment)
-        statement.matched = len(set(positions))
-        return statement.matched
+def upserted(statements: Sequence[StagedStatement]) -> tuple[int, int]:
+    """Rows that the upserts among them added and replaced, on the base that they were run on last."""
+    added = replaced = 0
+    for statement in statements:
+        if isinstance(statement, Patch) or (isinstance(statement, Keyed | Sought) and statement.mode == "upsert"):
+            added, replaced = added + statement.rows - statement.matched, replaced + statement.matched
+    return added, replaced
 
-    def _run_patch(self, statement: Patch) -> int:
-        """Given values from the input, the others from the row that is there, or null."""
-        addresses, positions = self._find(statement.on, statement.keys)
-        if len(set(positions)) != len(positions):
-            raise KeyConflict(
-                f"Table {self.table!r} has several rows for one key, so some columns alone cannot be upserted.",
-                next="Supply whole rows, or remove the duplicates first.",
-                table=self.table,
-            )
-        given = statement.source
-        others = [f for f in self.schema if f.name not in given.schema.names]
-        fresh = given.num_rows - len(addresses)
-        required = [f.name for f in others if not f.nullable]
-        if fresh and required:
-            raise SchemaMismatch(
-                f"{fresh} rows for table {self.table!r} are new and lack required column {required[0]!r}.",
-                next="Supply the column for new rows.",
-                table=self.table,
-                missing=required,
-            )
-        needed = [*(f.name for f in others), *statement.keep]
-        found = locate(self.place, self.net.on(self.base), needed, table=self.table)
-        row_of = {address: row for row, address in enumerate(found.addresses)}
-        old: list[int | None] = [None] * given.num_rows
-        for address, position in zip(addresses, positions, strict=True):
-            old[position] = row_of[address]
-        values: dict[int, list[Any]] = {}
-        for field in self.base.fields:
-            column = found.columns.get(field.name, [])
-            if field.name not in given.schema.names:
-                values[field.id] = [None if row is None else column[row] for row in old]
-                continue
-            mine = given.column(field.name).to_pylist()
-            keep = statement.keep.get(field.name, [False] * given.num_rows)
-            values[field.id] = [
-                column[row] if kept and row is not None else value
-                for value, row, kept in zip(mine, old, keep, strict=True)
-            ]
-        fragment = self._keep(self.place.write_columns(values, given.num_rows))
-        self.net.remove(addresses, hard=False)
-        self.net.add(fragment)
-        statement.matched = len(addresses)
-        return len(addresses)
 
-    def _run_update(self, statement: Update) -> int:
-        import pyarrow as pa
+def told_otherwise(statements: Sequence[StagedStatement]) -> bool:
+    """Whether the program knows a count of one of them, and it counted something else on its last base."""
+    return any(isinstance(s, Keyed | Sought | Patch) and s.matched != s.told for s in statements)
 
-        schema = self.schema
-        addresses, rows = self._where(statement.where, schema.names)
-        arrays, fields = [], []
-        for field in schema:
-            if field.name in statement.values:
-                column = pa.repeat(statement.values[field.name], len(addresses))
-            elif field.name in statement.exprs:
-                column = sql.compute(statement.exprs[field.name], schema, rows, len(addresses))
-            else:
-                column = pa.array(rows[field.name], field.type)
-            arrays.append(column)
-            fields.append(pa.field(field.name, column.type))
-        batch = pa.RecordBatch.from_arrays(arrays, schema=pa.schema(fields))
-        table = fit(Source(batch.schema, [batch], True), schema, table=self.table).table()
-        if statement.on:
-            statement.keys = table.select(list(statement.on))
-            keylib.check_distinct(statement.keys, statement.on, self.table)
-            mine = set(addresses)
-            taken = zip(*self._find(statement.on, statement.keys), strict=True)
-            clash = [position for address, position in taken if address not in mine]
-            if clash:
-                raise self.key_conflict(statement.keys.take(clash).to_pylist())
-        fragment = self._write(table)
-        self.net.remove(addresses, hard=True)
-        self.net.add(fragment)
-        return len(addresses)
 
-    def _where(self, predicate: str | None, names: Sequence[str]) -> tuple[list[Address], dict[str, list[Any]]]:
-        """Rows that satisfy a predicate: where they lie, and these columns of them."""
-        found = locate(self.place, self.net.on(self.base), self.schema.names, table=self.table)
-        if predicate is None:
-            return found.addresses, found.columns
-        chosen = sql.matches(predicate, self.schema, found.columns, found.rows)
-        return [found.addresses[i] for i in chosen], {n: [found.columns[n][i] for i in chosen] for n in names}
+def wrote(statements: Sequence[StagedStatement]) -> list[Wrote]:
+    """The keys by which they wrote, as a rebase compares them with those of rivals."""
+    listed = [
+        Wrote(s.on, s.keys, isinstance(s, Update) or (isinstance(s, Keyed) and s.mode == "insert"))
+        for s in statements
+        if isinstance(s, Keyed | Patch | Update) and s.on and s.keys is not None
+    ]
+    sought = [s for s in statements if isinstance(s, Sought) and s.mode != "delete"]
+    return listed + [Wrote(s.on, None, s.mode == "insert", s.seek) for s in sought]
 
-    def _find(self, on: Sequence[str], keys: pa.Table) -> tuple[list[Address], list[int]]:
-        return where_key(self.place, self.net.on(self.base), on, keys, table=self.table)
 
-    def _write(self, rows: pa.Table, numbers: Sequence[int] | None = None) -> Fragment | None:
-        numbers = [f.id for f in self.base.fields] if numbers is None else numbers
-        columns = {number: column.to_pylist() for number, column in zip(numbers, rows.columns, strict=True)}
-        return self._keep(self.place.write_columns(columns, rows.num_rows))
+def keys_of(statements: Sequence[StagedStatement]) -> tuple[Keys, ...]:
+    """The keys of the rows that they write, for the record of the commit."""
+    import pyarrow as pa
 
-    def _keep(self, fragment: Fragment | None) -> Fragment | None:
-        self.files.extend(() if fragment is None else fragment.paths)
-        return fragment
-
-    def key_conflict(self, found: list[dict[str, Any]]) -> KeyConflict:
-        return KeyConflict(
-            f"Table {self.table!r} already has a row with {keylib.show(found)}.",
-            next="Use upsert to replace it, or leave those rows out.",
-            table=self.table,
-            keys=found[:20],
-        )
+    by_columns: dict[tuple[str, ...], list[pa.Table]] = {}
+    for statement in statements:
+        if isinstance(statement, Keyed | Patch | Update) and statement.on and statement.keys is not None:
+            by_columns.setdefault(tuple(statement.on), []).append(statement.keys.select(list(statement.on)))
+    sought = [s for s in statements if isinstance(s, Sought) and s.mode != "delete"]
+    unlisted = tuple(Keys(columns=s.on, count=s.rows) for s in sought)
+    return unlisted + tuple(summarise(on, pa.concat_tables(parts)) for on, parts in by_columns.items())

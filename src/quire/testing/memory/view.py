@@ -2,25 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from quire.errors import ColumnNotFound, InvalidExpression, InvalidInput, Unsupported
-from quire.formats import Cell, Search
-from quire.formats.cells import in_memory, no_row
+from quire.errors import ColumnNotFound, InvalidInput, Unsupported
+from quire.filters import shown
+from quire.formats import ROW_ID, Cell, Parts, Place, Search, View, WholeRows, task_table
+from quire.formats.blob_cell import in_memory, no_row
 from quire.testing.memory import sql
-from quire.testing.memory.files import Fragment, Place, Version
-from quire.testing.memory.net import Located, locate, where_key
+from quire.testing.memory.files import Folder, Fragment, Version
+from quire.testing.memory.net import Located, locate, lost, numbered, where_key
 
 if TYPE_CHECKING:
+    import numpy as np
     import pyarrow as pa
+    from numpy.typing import NDArray
 
 
 class MemoryView:
     """Reads the data files it needs when it needs them, and never anything newer."""
 
-    def __init__(self, place: Place, state: Version, table: str) -> None:
-        self._place = place
+    def __init__(self, folder: Folder, state: Version, table: str) -> None:
+        self.folder = folder
         self.state = state
         self.table = table
 
@@ -29,7 +33,6 @@ class MemoryView:
         return self.state.schema
 
     def count(self, filter: Any = None) -> int:
-        self._check_filter(filter)
         return self.state.rows if filter is None else self._filtered(filter, []).num_rows
 
     def scan(
@@ -43,7 +46,6 @@ class MemoryView:
         batch_size: int | None = None,
     ) -> pa.RecordBatchReader:
         self._check(columns, limit, offset, batch_size)
-        self._check_filter(filter)
         if search is not None:
             raise Unsupported(
                 "Memory tables have no vector or text search.", next="Use a Lance table.", table=self.table
@@ -59,20 +61,10 @@ class MemoryView:
 
         if filter is None:
             return self._table(names)
-        needed = names if isinstance(filter, str) and filter.strip() in ("", "true") else self.schema.names
-        if isinstance(filter, str):
-            rows = self._located(needed)
-            kept = sql.matches(filter, self.schema, rows.columns, rows.rows)
-            columns = [pa.array([rows.columns[n][i] for i in kept], self.schema.field(n).type) for n in names]
-            return _table(columns, self._schema(names), len(kept))
-        try:
-            return self._table(self.schema.names).filter(filter).select(names)
-        except (pa.ArrowException, TypeError, ValueError) as error:
-            raise InvalidExpression(
-                f"{filter} cannot be computed on table {self.table!r}: {str(error).splitlines()[0]}.",
-                next="Check the filter against the columns.",
-                expression=str(filter),
-            ) from None
+        rows = self._located(self.schema.names)
+        kept = sql.matches(filter, self.schema, rows.columns, rows.rows, table=self.table)
+        columns = [pa.array([rows.columns[n][i] for i in kept], self.schema.field(n).type) for n in names]
+        return _table(columns, self._schema(names), len(kept))
 
     def _table(self, names: Sequence[str], fragments: Sequence[Fragment] | None = None) -> pa.Table:
         import pyarrow as pa
@@ -82,7 +74,7 @@ class MemoryView:
         return _table(columns, self._schema(names), found.rows)
 
     def _located(self, names: Sequence[str], fragments: Sequence[Fragment] | None = None) -> Located:
-        return locate(self._place, self.state, names, fragments, self.table)
+        return locate(self.folder, self.state, names, fragments, self.table)
 
     def _schema(self, names: Sequence[str]) -> pa.Schema:
         import pyarrow as pa
@@ -92,15 +84,6 @@ class MemoryView:
     def of(self, fragments: Sequence[Fragment]) -> pa.Table:
         """The living rows of some fragments, all columns."""
         return self._table(self.schema.names, fragments)
-
-    def _check_filter(self, filter: Any) -> None:
-        import pyarrow.compute as pc
-
-        if filter is not None and not isinstance(filter, str | pc.Expression):
-            raise InvalidInput(
-                f"A filter is SQL text or a pyarrow expression, not a {type(filter).__name__}.",
-                next='For example filter="year > 2020".',
-            )
 
     def _check(
         self, columns: Sequence[str] | None, limit: int | None, offset: int | None, batch_size: int | None
@@ -118,7 +101,10 @@ class MemoryView:
                 )
 
     def dataset(self) -> Any:
-        return self._table(self.schema.names)
+        import pyarrow as pa
+
+        rows = self._table(self.schema.names)
+        return rows.cast(pa.schema([f.with_type(shown(f.type)) for f in rows.schema]))
 
     def indexes(self) -> list[dict[str, Any]]:
         names = {f.id: f.name for f in self.state.fields}
@@ -136,6 +122,51 @@ class MemoryView:
             )
         return found
 
+    # -- for other processes ----------------------------------------------------------------------------------
+
+    def place(self) -> Place:
+        return self.folder.at(self.state, {})
+
+    def parts(self) -> Parts:
+        return [(number, f.alive) for number, f in enumerate(self.state.fragments)]
+
+    def parts_since(self, before: View) -> tuple[Parts, Parts]:
+        assert isinstance(before, MemoryView)
+        return before._beyond(self.state), self._beyond(before.state)
+
+    def _beyond(self, other: Version) -> Parts:
+        """Fragments with rows that another state does not have."""
+        rows = ((number, lost(f, other).alive) for number, f in enumerate(self.state.fragments))
+        return [part for part in rows if part[1]]
+
+    def whole(self, fragments: Sequence[int], *, here: bool) -> WholeRows:
+        return MemoryRows(None if here else self.place(), tuple(fragments), self if here else None)
+
+    # -- by row id --------------------------------------------------------------------------------------------
+
+    def addressed(self, columns: Sequence[str], filter: Any = None) -> pa.RecordBatchReader:
+        import pyarrow as pa
+
+        self._check(columns, None, None, None)
+        found = self._located(self.schema.names)
+        kept = list(range(found.rows))
+        if filter is not None:
+            kept = sql.matches(filter, self.schema, found.columns, found.rows, table=self.table)
+        ids = numbered(self.state, found.addresses)[kept]
+        rows = self._table(columns).take(pa.array(kept, pa.int64())) if columns else None
+        held = pa.table({ROW_ID: ids}) if rows is None else rows.append_column(ROW_ID, pa.array(ids))
+        return held.to_reader()
+
+    def take(self, ids: NDArray[np.uint64], columns: Sequence[str]) -> pa.Table:
+        import pyarrow as pa
+
+        self._check(columns, None, None, None)
+        found = numbered(self.state, self._located([]).addresses)
+        position = {address: row for row, address in enumerate(found.tolist())}
+        return self._table(columns).take(pa.array([position[address] for address in ids.tolist()], pa.int64()))
+
+    # -- what else is known -----------------------------------------------------------------------------------
+
     def config(self) -> dict[str, str]:
         return dict(self.state.config)
 
@@ -150,8 +181,33 @@ class MemoryView:
     def has(self, columns: Sequence[str], values: pa.Table) -> pa.Table:
         import pyarrow as pa
 
-        _, positions = where_key(self._place, self.state, columns, values, table=self.table)
+        _, positions = where_key(self.folder, self.state, columns, values, table=self.table)
         return values.take(pa.array(sorted(set(positions)), pa.int64()))
+
+
+@dataclass(frozen=True)
+class MemoryRows:
+    """Whole rows of some fragments of a state."""
+
+    place: Place | None
+    fragments: tuple[int, ...]
+    view: MemoryView | None = None
+    """For this process."""
+
+    def schema(self) -> pa.Schema:
+        return self._opened().schema
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        view = self._opened()
+        yield from view.of([view.state.fragments[number] for number in self.fragments]).to_batches()
+
+    def _opened(self) -> MemoryView:
+        if self.view is not None:
+            return self.view
+        assert self.place is not None
+        view: Any = task_table(self.place).view("")
+        assert isinstance(view, MemoryView)
+        return view
 
 
 def require(state: Version, names: Sequence[str], table: str) -> None:

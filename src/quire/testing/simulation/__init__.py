@@ -26,11 +26,12 @@ The world can be had without the histories, to try one thing under one fault:
 
 What a history checks: every acknowledged commit is in the log exactly once, and no refused one is; an unknown outcome
 settles to what the log says; every commit did exactly what its statements say, on rows that nobody had changed in
-between, also by those before it in its own slot; what a serializable one has read is the same when it commits; every
-snapshot shows what the model shows, inside a group too; sums over tables hold; no slot is deleted or changed; no
-commit is published, and no state kept, whose files are gone; leases, tags and retention keep what they promise; plain
-HEADs never move back; nothing but `QuireError` escapes, and nothing hangs. `bugs` plants mistakes in the protocol and
-proves that the histories find them.
+between, also by those before it in its own slot; what statements told its program is true where it stands; what a
+serializable one has read is the same when it commits; every snapshot shows what the model shows, inside a group too;
+sums over tables hold; no slot is deleted or changed; no commit is published, and no state kept, whose files are gone;
+leases, tags and retention keep what they promise; plain HEADs never move back; nothing but `QuireError` escapes, and
+nothing hangs. `planting` plants mistakes in the protocol, to prove that
+the histories find them.
 """
 
 from __future__ import annotations

@@ -7,9 +7,9 @@ import os
 import sys
 from collections.abc import Callable
 
-from quire.testing.simulation import bugs
 from quire.testing.simulation.campaign import Campaign, campaign
 from quire.testing.simulation.history import Result, run
+from quire.testing.simulation.planting import planted
 
 SHOWN = 400
 
@@ -19,12 +19,12 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--histories", type=int, default=1000, metavar="N", help="how many (default 1000)")
     parser.add_argument("--seed", type=int, default=1, metavar="S", help="the first seed (default 1)")
     parser.add_argument("--processes", type=int, default=2, metavar="P", help="how many at once (default 2)")
-    parser.add_argument("--bug", choices=sorted(bugs.BUGS), help="plant a bug in the protocol first")
+    parser.add_argument("--bug", metavar="MODULE:NAME", help="plant a bug in the protocol first")
     parser.add_argument("--one", type=int, metavar="SEED", help="run this history only")
     parser.add_argument("--trace", action="store_true", help="with --one: print everything that happened")
     given = parser.parse_args(arguments)
     if given.one is not None:
-        with bugs.planted(given.bug):
+        with planted(given.bug):
             result = run(given.one, keep_trace=True)
         _show(result, len(result.lines) if given.trace else 0)
         return 1 if result.violations else 0
@@ -39,7 +39,7 @@ def main(arguments: list[str] | None = None) -> int:
     for failure in total.failures:
         print(f"\nseed {failure.seed}: {failure.violations[0]}")
     if total.failures:
-        with bugs.planted(given.bug):
+        with planted(given.bug):
             _show(run(total.failures[0].seed, keep_trace=True), SHOWN)
         return 1
     if total.weak:

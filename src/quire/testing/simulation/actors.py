@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import traceback
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import quire
@@ -13,13 +14,14 @@ from quire.errors import (
     CommitUnknown,
     Fenced,
     FormatError,
+    KeyConflict,
     LakeNotFound,
     QuireError,
     SnapshotExpired,
     StorageError,
 )
 from quire.store import Outcome, clock
-from quire.testing.simulation.effects import Attempt, Statement
+from quire.testing.simulation.effects import Attempt, Effect
 from quire.testing.simulation.scheduler import Crashed, Process
 
 if TYPE_CHECKING:
@@ -49,7 +51,7 @@ class Actor:
     def start(self, delay: float = 0.0) -> None:
         self.lives += 1
         self.lake = None
-        process = Process(f"{self.name}{'abcdefgh'[self.lives - 1]}", skew=self.rng.choice((0, 0, 0, 40, -40, 7200)))
+        process = Process(f"{self.name}{'abcdefgh'[self.lives - 1]}", skew=self.rng.choice((0, 0, 0, 40, -40, 3000)))
         if self.lives < 5 and self.rng.random() < 0.35:
             process.crash_at = self.rng.randint(1, 250)
         self.history.world.scheduler.spawn(process, "main", lambda: self._live(process), delay=delay)
@@ -146,15 +148,30 @@ class Actor:
         return f"{self.name}.{self._made}"
 
     @contextlib.contextmanager
-    def attempt(self, lake: quire.Lake, **options: Any) -> Iterator[Doing]:
-        """A transaction whose outcome is written down."""
+    def attempt(
+        self,
+        lake: quire.Lake,
+        *,
+        start: Callable[[str], Any] | None = None,
+        epoch: int | None = None,
+        expects: str | None = None,
+        **options: Any,
+    ) -> Iterator[Doing]:
+        """A transaction whose outcome is written down.
+
+        `start` begins it in another way, `epoch` is that in which its work began, and `expects` the id of the table
+        whose version is expected.
+        """
         attempt = Attempt(self.fresh(), token=options.get("token"), if_head=options.get("if_head"))
         attempt.expect = dict(options.get("expect", {}))
+        attempt.expects = expects
         attempt.serializable = options.get("isolation") == "serializable"
         self.history.attempts[attempt.id] = attempt
+        self._expect_rivals(lake)
         try:
-            tx = lake.transaction(attempt.id, **options)
+            tx = lake.transaction(attempt.id, **options) if start is None else start(attempt.id)
             attempt.began(lake, tx)
+            attempt.epoch = attempt.epoch if epoch is None else epoch
             with tx:
                 yield Doing(self, attempt, tx)
                 self._meet()
@@ -166,17 +183,25 @@ class Actor:
         except QuireError as error:
             self._refused(lake, attempt, error)
             raise
-        self._told(attempt, tx.receipt)
+        self._told(attempt, tx)
+
+    def _expect_rivals(self, lake: quire.Lake) -> None:
+        """Now and then it believes that others compete for slots, and that they take their time."""
+        if self.history.rivalry and self.rng.random() < self.history.rivalry:
+            offers = lake._live.offers
+            offers.took(self.rng.choice((0.02, 0.3, 3.0)), round=True)
+            offers.met(self.rng.choice((1, 2, 5)))
 
     def run(self, lake: quire.Lake, work: Callable[[Doing], None], **options: Any) -> None:
         """The same through `lake.transact`, which runs the work again when it must."""
         attempt = Attempt(self.fresh(), token=options.get("token"))
         self.history.attempts[attempt.id] = attempt
-        receipts = []
+        self._expect_rivals(lake)
+        runs = []
 
         def once(tx: Any) -> bool:
             attempt.began(lake, tx)
-            receipts.append(tx)
+            runs.append(tx)
             work(Doing(self, attempt, tx))
             self._meet()
             return True
@@ -191,15 +216,16 @@ class Actor:
         except QuireError as error:
             self._refused(lake, attempt, error)
             raise
-        if receipts:
-            self._told(attempt, receipts[-1].receipt)
+        if runs:
+            self._told(attempt, runs[-1])
         else:
             attempt.told = "repeated"
 
-    def _told(self, attempt: Attempt, receipt: Any) -> None:
-        if receipt is None:
+    def _told(self, attempt: Attempt, tx: Any) -> None:
+        if tx.status != "committed":
             attempt.told = "refused"
             return
+        receipt = tx.receipt
         attempt.told = "repeated" if receipt.repeated else "committed"
         attempt.commit = receipt.commit
         self.history.count("repeated by token" if receipt.repeated else "commit")
@@ -275,7 +301,19 @@ class Doing:
         self.actor, self.attempt, self.tx = actor, attempt, tx
 
     def _note(self, table: Any, verb: Any, **parts: Any) -> None:
-        self.attempt.statements.append(Statement(table.id, verb, **parts))
+        self.attempt.statements.append(Effect(table.id, verb, **parts))
+
+    def _told(self, count: int) -> None:
+        """How many rows that were there the last statement has found."""
+        self.attempt.statements[-1] = replace(self.attempt.statements[-1], told=count)
+
+    def looks(self, name: str) -> None:
+        """Ask what a name means, before anything is changed."""
+        self.attempt.names[name] = self.tx[name].id if name in self.tx else None
+
+    def list_names(self) -> None:
+        """Ask for all names."""
+        self.attempt.listed = {name: self.tx[name].id for name in self.tx.tables()}
 
     def append(self, name: str, rows: list[dict[str, Any]]) -> None:
         table = self.tx[name]
@@ -287,10 +325,24 @@ class Doing:
         self._note(table, "insert", rows=tuple(rows))
         table.insert(rows)
 
-    def upsert(self, name: str, rows: list[dict[str, Any]]) -> None:
+    def makes(self, name: str, row: dict[str, Any]) -> bool:
+        """Insert a row, or learn that its key is taken: that is a read."""
+        table = self.tx[name]
+        try:
+            table.insert([row])
+        except KeyConflict:
+            self.attempt.has_read = True
+            self.attempt.read.add(table.id)
+            return False
+        self._note(table, "insert", rows=(row,))
+        return True
+
+    def upsert(self, name: str, rows: list[dict[str, Any]]) -> dict[str, int]:
         table = self.tx[name]
         self._note(table, "upsert", rows=tuple(rows))
-        table.upsert(rows)
+        found: dict[str, int] = table.upsert(rows)
+        self._told(found["updated"])
+        return found
 
     def overwrite(self, name: str, rows: list[dict[str, Any]]) -> None:
         table = self.tx[name]
@@ -307,18 +359,20 @@ class Doing:
             where=lambda row: row[first] == key,
             change=lambda row: {**row, column: row[column] + amount},
         )
-        table.update({column: f"{column} + {amount}"}, where=f"{first} = {key}")
+        self._told(table.update({column: f"{column} + {amount}"}, where=f"{first} = {key}"))
 
     def put(self, name: str, key: int, column: str, value: int) -> None:
         """Set one value that the program has computed."""
         table = self.tx[name]
         self._note(table, "update", where=lambda row: row["id"] == key, change=lambda row: {**row, column: value})
-        table.update(values={column: value}, where=f"id = {key}")
+        self._told(table.update(values={column: value}, where=f"id = {key}"))
 
-    def delete(self, name: str, where: str, same: Callable[[dict[str, Any]], bool]) -> None:
+    def delete(self, name: str, where: str, same: Callable[[dict[str, Any]], bool]) -> int:
         table = self.tx[name]
         self._note(table, "delete", where=same)
-        table.delete(where)
+        found = int(table.delete(where))
+        self._told(found)
+        return found
 
     def create(self, name: str, rows: list[dict[str, Any]]) -> None:
         table = self.tx.create_table(name, rows, key="id", format="memory")

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Literal
 
+from quire.store import Entry
 from quire.testing.simulation.scheduler import Process
 
 Fault = Literal["before", "after", "late", "twice", "denied", "crash before", "crash after", "cut"]
@@ -78,6 +79,10 @@ class Faults:
 
     def page(self) -> int:
         return 1000
+
+    def listed(self, folder: str, page: Sequence[Entry]) -> Sequence[Entry]:
+        """What a page of a listing shows."""
+        return page
 
 
 @dataclass

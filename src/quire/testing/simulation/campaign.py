@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
 
-from quire.testing.simulation import bugs
 from quire.testing.simulation.history import Result, run
+from quire.testing.simulation.planting import planted
 
 CHUNK = 20
 NEEDED = ("unknown outcome", "rebase", "cleanup", "group", "fused")
@@ -80,7 +80,7 @@ def _chunks(seeds: Iterable[int]) -> Iterator[list[int]]:
 
 def _run_chunk(work: tuple[list[int], str | None]) -> list[Result]:
     seeds, bug = work
-    with bugs.planted(bug):
+    with planted(bug):
         return [run(seed) for seed in seeds]
 
 

@@ -9,7 +9,7 @@ import quire
 from quire.ledger import Commit, OpaqueToken, Record, State, StreamToken
 from quire.testing.simulation.actors import TOTAL, URI
 from quire.testing.simulation.effects import Attempt, explain
-from quire.testing.simulation.model import Rows
+from quire.testing.simulation.model import TableRows
 
 if TYPE_CHECKING:
     from quire.testing.simulation.history import History
@@ -32,6 +32,7 @@ def check_log(history: History) -> None:
             if commit.token is not None:
                 _once(history, tokens, branch, commit.token, at)
             _check_rows(history, after)
+    _count_carried(history)
     for attempt in history.attempts.values():
         _check_told(history, attempt, where.get(attempt.id), tokens)
         _count_grouped(history, attempt, where.get(attempt.id))
@@ -66,7 +67,7 @@ def _check_commit(history: History, record: Record, commit: Commit, at: str, bef
 
 def _conditions(attempt: Attempt, before: State) -> str | None:
     if attempt.epoch < before.epoch:
-        return f"its handle is of epoch {attempt.epoch}, the branch was claimed by epoch {before.epoch}"
+        return f"its work is of epoch {attempt.epoch}, the branch was claimed by epoch {before.epoch}"
     if isinstance(attempt.token, StreamToken):
         known = before.streams.get(attempt.token.scope, -1)
         if known >= attempt.token.sequence:
@@ -77,6 +78,8 @@ def _conditions(attempt: Attempt, before: State) -> str | None:
         table = before.by_name(name)
         if (table.pin.counter if table else 0) != version:
             return f"expect={attempt.expect}, but {name} was at {table.pin.counter if table else 0}"
+        if table is not None and attempt.expects not in (None, table.info.id):
+            return f"expect={attempt.expect} is about table {attempt.expects}, but {name} was {table.info.id}"
     return None
 
 
@@ -110,10 +113,12 @@ def _reverted(history: History, commit: Commit, before: State, after: State) -> 
     for change in commit.changes:
         tables = [s.tables.get(change.table) for s in (earlier, undone, before, after)]
         was, then, last, now = ({} if t is None else model.rows(t.pin) for t in tables)
-        expected: Rows = dict(last)
+        expected: TableRows = dict(last)
         for key in was.keys() | then.keys():
             if was.get(key) == then.get(key):
                 continue
+            if last.get(key) == was.get(key):
+                continue  # somebody has undone it before
             if last.get(key) != then.get(key):
                 return f"it reverts row {key} of {change.name}, which was changed again"
             if key in was:
@@ -125,7 +130,7 @@ def _reverted(history: History, commit: Commit, before: State, after: State) -> 
     return None
 
 
-def _content(history: History, state: State) -> dict[str, Rows]:
+def _content(history: History, state: State) -> dict[str, TableRows]:
     return {table.info.name: history.model.rows(table.pin) for table in state.tables.values()}
 
 
@@ -159,6 +164,23 @@ def _check_told(
     for outcome in attempt.settled:
         if (outcome == "committed" and found is None) or (outcome == "conflict" and found is not None):
             history.wrong(f"{attempt.id}: its unknown outcome was settled as {outcome}, the log has it as {found}")
+
+
+def _count_carried(history: History) -> None:
+    """Commits that another process has published."""
+    for log in history.model.logs.values():
+        for record in log.records.values():
+            owners = [commit.message.partition(".")[0] for commit in record.commits]
+            carried = [c for c, owner in zip(record.commits, owners, strict=True) if owner != owners[0]]
+            history.count("carried", len(carried))
+            history.count("carried behind others' rows", sum(_is_fused(record, commit) for commit in carried))
+
+
+def _is_fused(record: Record, commit: Commit) -> bool:
+    """Whether others of its slot have moved a table of this commit."""
+    place = record.commits.index(commit)
+    before = {change.table for other in record.commits[:place] for change in other.changes}
+    return any(change.table in before for change in commit.changes)
 
 
 def _count_grouped(history: History, attempt: Attempt, found: tuple[str, str] | None) -> None:

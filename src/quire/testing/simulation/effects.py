@@ -13,13 +13,13 @@ from typing import Any, Literal
 
 import quire
 from quire.ledger import State
-from quire.testing.simulation.model import Model, Place, Rows
+from quire.testing.simulation.model import CommitSlot, Model, TableRows
 
 Verb = Literal["append", "insert", "upsert", "update", "delete", "overwrite", "create", "drop", "rename", "compact"]
 
 
 @dataclass(frozen=True)
-class Statement:
+class Effect:
     """One statement on one table. `rows` are given rows; `where` and `change` act on those that are there."""
 
     table: str
@@ -28,6 +28,8 @@ class Statement:
     where: Callable[[dict[str, Any]], bool] | None = None
     change: Callable[[dict[str, Any]], dict[str, Any]] | None = None
     name: str = ""
+    told: int | None = None
+    """How many rows it found that were there, as its program was told."""
 
 
 @dataclass
@@ -37,7 +39,7 @@ class Attempt:
     id: str
     """Unique; it is the message of the commit."""
     log: str = ""
-    base: Place = (0, 0)
+    base: CommitSlot = (0, 0)
     """The commit that it began on."""
     epoch: int = 0
     """Epoch of the handle that it began with."""
@@ -45,10 +47,16 @@ class Attempt:
     serializable: bool = False
     read: set[str] = field(default_factory=set)
     """Ids of the tables that its program has read."""
-    statements: list[Statement] = field(default_factory=list)
+    statements: list[Effect] = field(default_factory=list)
     token: object = None
     if_head: str | None = None
     expect: dict[str, int] = field(default_factory=dict)
+    expects: str | None = None
+    """Id of the table whose version is expected."""
+    names: dict[str, str | None] = field(default_factory=dict)
+    """Names that it has asked for, with the id of the table or None."""
+    listed: dict[str, str] | None = None
+    """All names with ids, if it has asked for them."""
     told: Literal["nothing", "committed", "refused", "unknown", "repeated"] = "nothing"
     commit: str | None = None
     error: str = ""
@@ -62,6 +70,13 @@ class Attempt:
         self.has_read = False
         self.read.clear()
         self.statements.clear()
+        self.names.clear()
+        self.listed = None
+
+    @property
+    def chose(self) -> bool:
+        """Whether it changed rows by a condition: then it stands on the state on which it began, with all it did."""
+        return any(s.verb in ("update", "delete") for s in self.statements)
 
 
 class _Refused(Exception):
@@ -69,14 +84,14 @@ class _Refused(Exception):
 
 
 @dataclass
-class _Effect:
+class _Outcome:
     changed: dict[int, dict[str, Any] | None] = field(default_factory=dict)
     touched: set[int] = field(default_factory=set)
 
 
-def _run(statements: list[Statement], base: Rows) -> _Effect:
+def _run(statements: list[Effect], base: TableRows) -> _Outcome:
     """The effect of statements on one table."""
-    now, effect = dict(base), _Effect()
+    now, effect = dict(base), _Outcome()
     for s in statements:
         if s.verb in ("append", "insert", "create"):
             for row in s.rows:
@@ -113,7 +128,7 @@ def explain(model: Model, attempt: Attempt, log: str, before: State, after: Stat
     begun = model.between(log, attempt.base, (before.head.slot, before.head.index))
     if not begun:
         return f"commit {attempt.base}, on which it began, is not one that came before it"
-    by_table: dict[str, list[Statement]] = {}
+    by_table: dict[str, list[Effect]] = {}
     for statement in attempt.statements:
         by_table.setdefault(statement.table, []).append(statement)
     made = {t for t, s in by_table.items() if any(x.verb == "create" for x in s)}
@@ -128,18 +143,64 @@ def explain(model: Model, attempt: Attempt, log: str, before: State, after: Stat
             if known is not None and known.pin != now.pin:
                 return f"table {now.info.name} was moved, but the transaction did not touch it"
             continue
-        for statement in statements:
-            if statement.verb == "rename" and now.info.name != statement.name:
-                return f"table {now.info.name} should have been renamed to {statement.name}"
-        bases = begun[:1] if attempt.has_read else begun
+        names = [statement.name for statement in statements if statement.verb == "rename"]
+        if names and now.info.name != names[-1]:
+            return f"table {now.info.name} should have been renamed to {names[-1]}"
+        bases = begun[:1] if attempt.has_read or attempt.chose else begun
         problem = _explain_table(model, bases, table, statements, before, after)
         if problem:
             return f"table {now.info.name}: {problem}"
-    return _not_serializable(model, attempt, begun[0], before) if attempt.serializable else None
+    told = _told_otherwise(model, attempt, by_table, begun[0], before)
+    return told or (_not_serializable(model, attempt, begun[0], before) if attempt.serializable else None)
+
+
+def _told_otherwise(
+    model: Model, attempt: Attempt, by_table: dict[str, list[Effect]], base: State, before: State
+) -> str | None:
+    """What statements returned is true of the state on which the transaction began.
+
+    Unless it has chosen rows by a condition, it is true of the state that its commit found, too: its program could have
+    begun there.
+    """
+    states = [base] if attempt.chose else [base, before]
+    for table, statements in by_table.items():
+        for state in states:
+            there = state.tables.get(table)
+            if there is None:
+                continue  # one of its own
+            counts = _counts(statements, model.rows(there.pin))
+            for statement, count in zip(statements, counts, strict=True):
+                if statement.told is not None and statement.told != count:
+                    what = f"{statement.verb} of {there.info.name} was told of {statement.told} rows"
+                    return f"its {what}, there were {count} at {state.head.commit}"
+    return None
+
+
+def _counts(statements: list[Effect], base: TableRows) -> list[int]:
+    """How many rows each of some statements finds, one after the other."""
+    found = []
+    for index, s in enumerate(statements):
+        try:
+            changed = _run(statements[:index], base).changed
+        except _Refused:
+            changed = {}
+        now = {**base, **{key: row for key, row in changed.items() if row is not None}}
+        for key, row in changed.items():
+            if row is None:
+                now.pop(key, None)
+        keys = {next(iter(row.values())) for row in s.rows}
+        found.append(sum(map(s.where, now.values())) if s.where is not None else len(keys & now.keys()))
+    return found
 
 
 def _not_serializable(model: Model, attempt: Attempt, base: State, before: State) -> str | None:
-    """What a serializable transaction has read or searched is the same when it commits."""
+    """What a serializable transaction has read or searched is the same when it commits, names too."""
+    names = before.names()
+    for name, meant in attempt.names.items():
+        if names.get(name) != meant:
+            return f"it is serializable, and was told that {name} is {meant}, but it was {names.get(name)}"
+    if attempt.listed is not None and attempt.listed != names:
+        return f"it is serializable, and was told of tables {sorted(attempt.listed)}, there were {sorted(names)}"
     searched = {s.table for s in attempt.statements if s.verb in ("insert", "upsert", "update", "delete")}
     for table in attempt.read | searched:
         then, now = (state.tables.get(table) for state in (base, before))
@@ -155,7 +216,7 @@ def _names(state: State) -> list[str]:
 
 
 def _explain_table(
-    model: Model, bases: list[State], table: str, statements: list[Statement], before: State, after: State
+    model: Model, bases: list[State], table: str, statements: list[Effect], before: State, after: State
 ) -> str | None:
     """Why the new state of one table does not follow from its statements on any of the bases."""
     now = model.rows(after.tables[table].pin)
@@ -189,10 +250,10 @@ def _explain_table(
     return why
 
 
-def _short(rows: Rows) -> str:
+def _short(rows: TableRows) -> str:
     return str(dict(list(rows.items())[:4]))
 
 
-def _difference(expected: Rows, found: Rows) -> str:
+def _difference(expected: TableRows, found: TableRows) -> str:
     keys = [k for k in expected.keys() | found.keys() if expected.get(k) != found.get(k)]
     return ", ".join(f"{k}: {expected.get(k)} and not {found.get(k)}" for k in sorted(keys)[:4])

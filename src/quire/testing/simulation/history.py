@@ -13,12 +13,14 @@ from quire.ledger import MAIN, Hint, encode, hint_key
 from quire.store import clock
 from quire.testing import memory
 from quire.testing.simulation import store as _scheme  # noqa: F401  (makes sim:// known)
+from quire.testing.simulation import vanishing_lakes
 from quire.testing.simulation.actors import ACCOUNTS, URI, Actor
 from quire.testing.simulation.checks import check_end, check_log
 from quire.testing.simulation.effects import Attempt
 from quire.testing.simulation.model import Model
 from quire.testing.simulation.operations import WEIGHTS, cleanup, fork, read_leased, tag
 from quire.testing.simulation.plan import Plan
+from quire.testing.simulation.programs_that_read_results import TOLD, attentive
 from quire.testing.simulation.scheduler import Stuck
 from quire.testing.simulation.world import SimulatedWorld
 
@@ -55,13 +57,16 @@ class History:
         self.grace, self.dead_after = rng.choice((0.0, 5.0, 30.0)), rng.choice((30.0, 60.0, 300.0))
         self._numbers = 0
         self._tokens: list[str] = []
-        self.operations = list(WEIGHTS)
+        wanted = WEIGHTS | TOLD if attentive(seed) else WEIGHTS
+        self.operations = list(wanted)
         # Each history likes some operations more than others.
-        self.weights = [w * rng.choice((0.3, 1, 1, 3)) for w in WEIGHTS.values()]
+        self.weights = [w * rng.choice((0.3, 1, 1, 3)) for w in wanted.values()]
         self.cached = rng.choice((0, 64))
         """How many files a reader remembers."""
         self.collecting = self.lingering = 0
         """How many cleanups are under way, and how many transactions are held open."""
+        self.rivalry = rng.choice((0.0, 0.3, 0.9))
+        """How often a program expects to lose races, so that it offers its commits and looks for those of others."""
         self.restless = rng.random() < 0.4
         """Whether transactions and snapshots are often held for long, while much is cleaned up."""
         self.cleanups = rng.choice((4, 6)) if self.restless else rng.choice((1, 2))
@@ -176,4 +181,7 @@ def run(seed: int, *, keep_trace: bool = False) -> Result:
     >>> run(1).violations
     []
     """
-    return History(seed, keep_trace=keep_trace).run()
+    result = History(seed, keep_trace=keep_trace).run()
+    if attentive(seed):
+        result.violations += vanishing_lakes.run(seed)
+    return result

@@ -20,10 +20,10 @@ from quire.ledger import Line, Pin, Point, Record, State, decode, fold, genesis
 from quire.ledger.refs import Ref
 from quire.testing.simulation.bucket import Bucket
 
-Rows = dict[int, dict[str, Any]]
+TableRows = dict[int, dict[str, Any]]
 """Rows of a table by their first column, which every table of a simulation has unique."""
 
-Place = tuple[int, int]
+CommitSlot = tuple[int, int]
 """Slot and index of a commit."""
 
 _SLOT = re.compile(r"_quire/log/([^/]+)/(\d{20})$")
@@ -43,7 +43,7 @@ class Log:
     records: dict[int, Record] = field(default_factory=dict)
     states: dict[int, State] = field(default_factory=dict)
     """By slot: the state after all that is in it."""
-    commits: dict[Place, State] = field(default_factory=dict)
+    commits: dict[CommitSlot, State] = field(default_factory=dict)
     """By commit, in order: the state after it. The first is the one that the log starts from."""
     head: int = -1
 
@@ -63,7 +63,7 @@ class Model:
         self.counts: Counter[str] = Counter()
         self._refs: dict[str, Ref] = {}
         self._heads: dict[str, tuple[int, int]] = {}
-        self._rows: dict[str, Rows] = {}
+        self._rows: dict[str, TableRows] = {}
         self._files: dict[str, frozenset[str]] = {}
         bucket.watchers.append(self._watch)
 
@@ -214,7 +214,7 @@ class Model:
         earlier = [state for place, state in log.commits.items() if place < (at.slot, at.index)]
         return earlier[-1] if earlier else None
 
-    def between(self, branch: str, first: Place, last: Place) -> list[State]:
+    def between(self, branch: str, first: CommitSlot, last: CommitSlot) -> list[State]:
         """The states at the commits of a log from one to another, both included."""
         return [state for place, state in self.logs[branch].commits.items() if first <= place <= last]
 
@@ -250,18 +250,18 @@ class Model:
                 self._files[pin.version] = found
         return found
 
-    def rows(self, pin: Pin) -> Rows:
+    def rows(self, pin: Pin) -> TableRows:
         """The rows of a pin, read without the code under test."""
         found = self._rows.get(pin.version)
         if found is None:
             found = self._rows[pin.version] = self._read(pin)
         return found
 
-    def _read(self, pin: Pin) -> Rows:
+    def _read(self, pin: Pin) -> TableRows:
         version = json.loads(self.bucket.ever[f"{self.prefix}{pin.location}/versions/{pin.version}.json"])
         fields = {f["id"]: f["name"] for f in version["fields"]}
         key = version["fields"][0]["name"]
-        rows: Rows = {}
+        rows: TableRows = {}
         for fragment in version.get("fragments", ()):
             columns: dict[str, list[Any]] = {}
             for file in fragment["files"]:

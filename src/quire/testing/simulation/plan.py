@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import random
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
+from quire.store import Entry
 from quire.testing.simulation.bucket import Fault, Faults
 from quire.testing.simulation.scheduler import Process
 
@@ -27,6 +28,8 @@ class Plan(Faults):
         """The share of slots whose writing takes so long that others of the process come to wait for the next."""
         self._stalls = rng.choice((0.0, 0.003, 0.01))
         self._page = rng.choice((2, 9, 1000))
+        self._offer_rate = rng.choice((0.0, 0.1, 0.3))
+        """How often an offer goes wrong, and how often a listing of offers is late or shows one twice."""
         self._certain = rng.randint(5, 150)
         self._requests = 0
         self.drawn = 0
@@ -48,6 +51,10 @@ class Plan(Faults):
                 return rng.choice(("before", "after", "after", "late", "twice", "cut", "cut", "cut", "crash after"))
         elif verb == "create" and process.crowd and "/versions/" in key and rng.random() < self._stage_rate:
             return "denied"
+        elif verb == "put" and "_quire/offers/" in key and rng.random() < self._offer_rate:
+            return rng.choice(
+                ("before", "after", "late", "twice", "cut", "cut", "cut", "cut", "crash before", "crash after")
+            )
         elif verb == "put" and "/hint" in key and rng.random() < 0.1:
             return "late"
         if rng.random() < self._rate / 10:
@@ -76,3 +83,9 @@ class Plan(Faults):
 
     def page(self) -> int:
         return self._page
+
+    def listed(self, folder: str, page: Sequence[Entry]) -> Sequence[Entry]:
+        """Listings of offers may be late, and show an object twice: nothing rests on them."""
+        if "_quire/offers" not in folder or self._rng.random() >= self._offer_rate:
+            return page
+        return [entry for entry in page for _ in range(self._rng.choice((0, 1, 2)))] or page

@@ -82,7 +82,7 @@ class SimulatedStore:
             size = self._faults.page()
             page = self._send("list", prefix, lambda last=last, size=size: self._page(folder, last, size))  # type: ignore[misc]
             if page:
-                yield page
+                yield self._faults.listed(prefix, page)
             if len(page) < size:
                 return
             last = self._prefix + page[-1].key

@@ -1,0 +1,23 @@
+"""A lake for unmodified Lance clients: pylance, LanceDB and engines that know Lance namespaces."""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from quire.lance.batch import Batch
+    from quire.lance.namespace import Namespace
+
+__all__ = ["Batch", "Namespace"]
+
+_MODULES = {"Batch": "quire.lance.batch", "Namespace": "quire.lance.namespace"}
+
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> Any:
+        if name not in _MODULES:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        return getattr(import_module(_MODULES[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -1,0 +1,1 @@
+"""What answers the requests: each a thin translation of a verb of the library."""

@@ -1,0 +1,1 @@
+"""Lakes as Lance namespaces over HTTP, below `/lance/{lake}`: the addresses of that specification."""
