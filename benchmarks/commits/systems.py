@@ -6,6 +6,7 @@ function that makes one commit. Conflicts are left to the system's own means; wh
 
 from __future__ import annotations
 
+import sys
 import warnings
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -13,6 +14,8 @@ from functools import cache
 from typing import Any, Protocol
 
 import pyarrow as pa
+from benchmarks.commits.ducklake import DuckLake
+from benchmarks.commits.fork_server import Environment
 from benchmarks.commits.places import Place
 
 ROWS = 100
@@ -21,6 +24,13 @@ GIVE_UP_AFTER = 1_000
 """How often a system that counts its retries may lose one race before it gives up."""
 
 Write = Callable[[], None]
+
+QUIRE = Environment("quire", ("lance", "obstore", "quire", "quire.testing.forkserver_preload"))
+OLDER = Environment("older")
+"""Only a name: `older` makes it, when a revision was asked for."""
+LANCE = Environment("lance", ("lance", "lance.namespace"))
+DELTA = Environment("delta", ("deltalake",))
+ICECHUNK = Environment("icechunk", ("icechunk", "zarr"))
 
 
 class Client(Protocol):
@@ -41,6 +51,8 @@ class System(Protocol):
     title: str
     atomic: bool
     """Whether one commit covers all tables."""
+    environment: Environment
+    """What its processes can import."""
 
     def refuses(self, place: Place, *, shared: bool) -> str:
         """Why it cannot be measured there, or nothing. `shared`: by several writers at once."""
@@ -69,12 +81,14 @@ class Quire:
 
     atomic = True
 
-    def __init__(self, ledger: str, *, grouped: bool = True) -> None:
-        self.ledger, self.grouped = ledger, grouped
+    def __init__(self, ledger: str, *, grouped: bool = True, environment: Environment = QUIRE) -> None:
+        self.ledger, self.grouped, self.environment = ledger, grouped, environment
         self.key = f"quire-{ledger}" if grouped else f"quire-{ledger}-ungrouped"
         self.title = {"log": "Quire", "manifest": "Quire, __manifest ledger"}[ledger]
         if not grouped:
             self.title += ", one commit per slot"
+        if environment is OLDER:
+            self.key, self.title = "quire-older", "Quire, older revision"
 
     def refuses(self, place: Place, *, shared: bool) -> str:
         return ""
@@ -129,6 +143,7 @@ class Lance:
     key = "lance"
     title = "pylance"
     atomic = False
+    environment = LANCE
 
     def refuses(self, place: Place, *, shared: bool) -> str:
         return ""
@@ -152,6 +167,7 @@ class LanceNamespace:
     key = "lance-namespace"
     title = "Lance DirectoryNamespace"
     atomic = False
+    environment = LANCE
 
     def refuses(self, place: Place, *, shared: bool) -> str:
         return ""
@@ -209,6 +225,7 @@ class Delta:
     key = "delta"
     title = "deltalake"
     atomic = False
+    environment = DELTA
 
     def refuses(self, place: Place, *, shared: bool) -> str:
         return ""
@@ -260,6 +277,7 @@ class Icechunk:
     key = "icechunk"
     title = "icechunk"
     atomic = True
+    environment = ICECHUNK
 
     def refuses(self, place: Place, *, shared: bool) -> str:
         return "not safe for concurrent commits on a local disk, by its own warning" if place.on_disk and shared else ""
@@ -286,6 +304,7 @@ class _IceClient:
     def __init__(self, place: Place) -> None:
         import icechunk
 
+        quiet()
         self._repo = icechunk.Repository.open(_ice_storage(place))
         self._pool = ThreadPoolExecutor(16)
 
@@ -361,12 +380,10 @@ def _columns() -> dict[str, Any]:
 def quiet() -> None:
     """Keep warnings that every writer would repeat off the terminal."""
     warnings.filterwarnings("ignore", module="zarr")
-    try:
+    if "icechunk" in sys.modules:  # no other process has to load it
         import icechunk
 
         icechunk.set_logs_filter("error")
-    except ImportError:
-        pass
 
 
 SYSTEMS: tuple[System, ...] = (
@@ -376,12 +393,16 @@ SYSTEMS: tuple[System, ...] = (
     LanceNamespace(),
     Delta(),
     Icechunk(),
+    DuckLake("postgres"),
+    DuckLake("sqlite"),
 )
+APART: tuple[System, ...] = (Quire("log", grouped=False), Quire("log", environment=OLDER))
+"""Known by their keys, and measured only where they are wanted."""
 
 
 def system(key: str) -> System:
-    """A system by its key; `quire-log-ungrouped` is known beside those that are compared."""
-    for one in (*SYSTEMS, Quire("log", grouped=False)):
+    """A system by its key."""
+    for one in (*SYSTEMS, *APART):
         if one.key == key:
             return one
     raise KeyError(key)

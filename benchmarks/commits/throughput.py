@@ -6,15 +6,18 @@ icechunk still share one line of commits. `shared`: all writers append to one ta
 
 from __future__ import annotations
 
+import time
 import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from benchmarks.commits import crew
-from benchmarks.commits.latency import LostRows, Say
+from benchmarks.commits.fork_server import ForkServer, Remote
+from benchmarks.commits.latency import LostRows, Say, Servers
 from benchmarks.commits.numbers import in_ms, p50, p99
 from benchmarks.commits.places import Ground, Place
+from benchmarks.commits.seat import Work
 from benchmarks.commits.systems import ROWS, System
 
 
@@ -51,6 +54,7 @@ def conditions(counts: Sequence[int], kinds: Sequence[str]) -> list[Condition]:
 
 def measure(
     ground: Ground,
+    servers: Servers,
     systems: Sequence[System],
     wanted: Sequence[Condition],
     *,
@@ -67,7 +71,8 @@ def measure(
         for turn in range(repetitions):
             for system in (*systems[turn % len(systems) :], *systems[: turn % len(systems)]):
                 say(f"{ground.name} {latency:g} ms, {condition}: {system.title}")
-                runs[system.key].append(_once(ground, system, condition, latency, seconds, warm_up))
+                server = servers[system.environment.name]
+                runs[system.key].append(_once(ground, server, system, condition, latency, seconds, warm_up))
         for one in runs.values():
             results.append(sorted(one, key=lambda run: run.get("commits_per_second", 0.0))[len(one) // 2])
             results[-1]["repetitions"] = [run.get("commits_per_second") for run in one]
@@ -75,7 +80,13 @@ def measure(
 
 
 def _once(
-    ground: Ground, system: System, condition: Condition, latency: float, seconds: float, warm_up: float
+    ground: Ground,
+    server: ForkServer,
+    system: System,
+    condition: Condition,
+    latency: float,
+    seconds: float,
+    warm_up: float,
 ) -> dict[str, Any]:
     found: dict[str, Any] = {
         "system": system.key,
@@ -90,37 +101,67 @@ def _once(
     if refusal:
         return {**found, "refused": refusal}
     place = ground.place.below(f"throughput-{uuid.uuid4().hex[:12]}")
-    ground.set_latency(0)
-    system.create(place, condition.tables)
-    ground.set_latency(latency)
-    mark = ground.wire.mark if ground.wire else lambda: 0
+    keeper = server.start()
     try:
-        work, requests = crew.run(system.key, place, condition.processes, warm_up=warm_up, seconds=seconds, mark=mark)
+        ground.set_latency(0)
+        keeper.call("create", system.key, place, condition.tables)
+        ground.set_latency(latency)
+        work, before, after = crew.run(
+            server,
+            system.key,
+            place,
+            condition.processes,
+            warm_up=warm_up,
+            seconds=seconds,
+            look=lambda: (time.perf_counter(), ground.cpu()),
+        )
+        ground.set_latency(0)
+        if ground.wire:
+            ground.wire.settle()
+        _check(keeper, system, place, condition, work.acknowledged)
     except (RuntimeError, TimeoutError) as error:
         return {**found, "refused": str(error)[:300]}
+    except LostRows as lost:
+        if system.key.startswith("quire"):
+            raise  # nothing that we measure on it counts
+        return {**found, "refused": str(lost), "lost": True}
     finally:
         ground.set_latency(0)
-    _check(system, place, condition, work.acknowledged)
+        keeper.kill()
+    found |= _rates(work, seconds)
+    (began, cpu_before), (ended, cpu_after) = before, after
+    cores = {name: (cpu_after[name] - cpu_before[name]) / (ended - began) for name in cpu_after}
+    found["cpu_cores"] = {name: round(value, 3) for name, value in {"clients": work.cpu / seconds, **cores}.items()}
+    if ground.wire and work.commits:
+        found["requests"] = round(ground.wire.count(began, ended) / len(work.commits), 1)
+    return found
+
+
+def _rates(work: Work, seconds: float) -> dict[str, Any]:
     times = [took for _, took in work.commits]
-    found |= {
+    found: dict[str, Any] = {
         "n": len(times),
         "seconds": seconds,
         "commits_per_second": round(len(times) / seconds, 2),
         "p50_ms": in_ms(p50(times)) if times else None,
         "p99_ms": in_ms(p99(times)) if times else None,
+        "per_writer": [min(work.per_writer), p50(work.per_writer), max(work.per_writer)],
         "failed": work.failed,
         "problem": work.problem,
     }
-    if ground.wire and times:
-        found["requests"] = round(requests / len(times), 1)
+    if times:
+        found["client_cpu_ms"] = in_ms(work.cpu / len(times))
+        found["cpu_ms_by_thread"] = {
+            family: in_ms(taken / len(times)) for family, taken in sorted(work.threads.items()) if taken
+        }
     return found
 
 
-def _check(system: System, place: Place, condition: Condition, acknowledged: int) -> None:
+def _check(keeper: Remote, system: System, place: Place, condition: Condition, acknowledged: int) -> None:
     """What was acknowledged is there; what was under way at the end may be, too."""
-    client = system.open(place)
-    rows = sum(client.rows(table) for table in condition.tables)
-    client.close()
+    keeper.call("open", system.key, place)
+    rows = sum(keeper.call("rows", condition.tables))
+    keeper.call("close")
     least = ROWS * (len(condition.tables) + acknowledged)
     if rows < least:
         raise LostRows(f"{system.key}, {condition}: {rows} rows where {least} were acknowledged")

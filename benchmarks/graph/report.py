@@ -1,4 +1,4 @@
-"""A run as tables: for a terminal, and as the text of the README."""
+"""A run as tables: for a terminal, and as Markdown."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def _table(title: str, head: Row, rows: Sequence[Row]) -> Table:
 
 
 def markdown(run: dict[str, Any]) -> str:
-    """The section of the README."""
+    """The tables as Markdown."""
     machine = run["machine"]
     parts = [
         f"`{run['command']}` on {machine['cores']} cores: {_title(run)}.",
