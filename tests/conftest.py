@@ -1,38 +1,53 @@
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from quire.testing.s3 import SeaweedFS
 
+pytest_plugins = ["tests.durations", "tests.tiers", "tests.shared", "tests.second_look"]
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Tests that need Spark, in this process or in another, come first.
+# Java compiles for seconds what the tests run once. `spark-submit` takes these for every JVM that it starts.
+os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
 
-    Its JVM is started by a fork, which fails in a process whose address space has outgrown the machine, and that is
-    where some of the tests with hostile input leave it.
-    """
-    items.sort(key=lambda item: "spark" not in getattr(item, "fixturenames", ()) and "spark" not in item.path.parts)
+# Executors unpickle classes of test modules, wherever the test that started their JVM stood.
+ROOT = str(Path(__file__).parent.parent)
+os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (ROOT, os.environ.get("PYTHONPATH"))))
 
 
 @pytest.fixture(scope="session")
-def s3() -> Iterator[SeaweedFS]:
-    """A real S3-compatible server, started for the first test that asks for it.
+def s3() -> SeaweedFS:
+    """A real S3-compatible server, started for the first test of the run that asks for it, whichever worker that is.
 
-    Every pytest-xdist worker is a session of its own, with its own server, ports and directory.
+    Everybody works in a folder with a name of its own.
     """
-    with SeaweedFS() as server:
-        yield server
+    from tests import shared
+
+    return shared.s3()
 
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[Any]:
-    """One small Spark session for all tests: two cores, and every task is tried again when it fails."""
+    """One small Spark session for all tests: two cores, and every task is tried again when it fails.
+
+    It is a Connect server as well, for clients whose executors have Quire: `sc://127.0.0.1:<the port it is bound to>`.
+    """
+    from tests.spark.servers import free_port
+
     import quire.spark
 
-    settings = {"spark.sql.shuffle.partitions": "2", "spark.driver.host": "127.0.0.1", "spark.speculation": "false"}
+    settings = {
+        "spark.sql.shuffle.partitions": "2",
+        "spark.driver.host": "127.0.0.1",
+        "spark.speculation": "false",
+        "spark.plugins": "org.apache.spark.sql.connect.SparkConnectPlugin",
+        "spark.connect.grpc.binding.address": "127.0.0.1",
+        "spark.connect.grpc.binding.port": str(free_port()),
+    }
     session = quire.spark.session("local[2]", name="quire-tests", memory="2g", settings=settings)
     session.sparkContext.setLogLevel("OFF")
     yield session

@@ -48,6 +48,7 @@ def test_answers_are_compared_as_sets_of_rows() -> None:
     assert comparable([("b",), ("a",)]) == [("a",), ("b",)]
 
 
+@pytest.mark.full
 @pytest.mark.slow
 def test_a_tiny_run_measures_everything_and_all_engines_agree(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]

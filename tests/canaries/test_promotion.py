@@ -1,4 +1,5 @@
-"""Promotion of a staged version to the table's HEAD (backfill), and the namespace calls that make it conditional."""
+"""Promotion of a staged version to the table's HEAD (backfill): the operations as which it is told, and the namespace
+calls that make it conditional."""
 
 from __future__ import annotations
 
@@ -12,7 +13,7 @@ import lance_namespace as ln
 import pytest
 from lance import LanceDataset, LanceOperation, Transaction
 
-from .conftest import append, create, ids, records, rows, stage
+from .conftest import append, create, fragment_ids, ids, overwrite, records, rows, stage, upsert
 
 TABLE = ["t"]
 
@@ -277,3 +278,112 @@ def test_reader_given_a_manifest_path_elsewhere_leaves_head_alone(uri: str) -> N
     assert ids(lance.dataset(namespace_client=namespace, table_id=TABLE)) == [1, 2]
     assert (linear_versions(uri), ids(lance.dataset(uri))) == ([1], [1])
     assert not Path(namespace.canonical(2)).exists()
+
+
+def told(base: LanceDataset, staged: LanceDataset, make: Callable[[list[Any]], LanceOperation.BaseOperation]) -> Any:
+    """A linear commit of an operation made from the fragments that a staged version has."""
+    operation = make([fragment.metadata for fragment in staged.get_fragments()])
+    return LanceDataset.commit(base, Transaction(read_version=base.version, operation=operation), max_retries=0)
+
+
+def metadata(dataset: LanceDataset) -> list[dict[str, Any]]:
+    return [fragment.metadata.to_json() for fragment in dataset.get_fragments()]
+
+
+def test_fragments_that_have_a_number_keep_it_in_a_linear_commit(uri: str) -> None:
+    """Backfill commits the fragments of a staged version as they are, also where numbers were left out.
+
+    When it fails: the states differ, and every backfill is a `Restore` again, over which no stale plain handle writes.
+    """
+    base = create(uri, 1, 2)
+    first = stage(base, append(base, 3))
+    second = stage(stage(first, LanceOperation.Delete([], [1], "all")), append(first, 4))
+    third = stage(second, upsert(second, rows(2, 5)))
+    assert fragment_ids(third) == [0, 2, 3]
+    appended = told(base, second, lambda fragments: LanceOperation.Append(fragments[1:]))
+    assert metadata(appended) == metadata(second)
+    updated = told(appended, third, lambda f: LanceOperation.Update([], f[:1], f[2:], [], []))
+    assert metadata(updated) == metadata(third)
+    assert records(updated) == records(third)
+    assert fragment_ids(lance.write_dataset(rows(9), uri, mode="append")) == [0, 2, 3, 4]
+
+
+STALE: dict[str, Callable[[LanceDataset], Any]] = {
+    "append": lambda handle: lance.write_dataset(rows(9), handle, mode="append"),
+    "merge": lambda handle: handle.merge_insert("id").when_not_matched_insert_all().execute(rows(9)),
+    "delete": lambda handle: handle.delete("id = 1"),
+}
+
+
+@pytest.mark.parametrize("writer", STALE)
+def test_a_stale_handle_is_rebased_over_an_update_and_fails_over_a_restore(tmp_path: Path, writer: str) -> None:
+    """Why backfill tells the true operation.
+
+    When it fails over the update: plain handles meet more conflicts. When it does not fail over the restore: stale
+    handles are rebased over it too, and the search for the true operation can go.
+    """
+    for true in (True, False):
+        uri = str(tmp_path / f"{true}.lance")
+        stale = create(uri, 1, 2)
+        staged = stage(stale, upsert(stale, rows(2, 5)))
+        if true:
+            told(stale, staged, lambda f: LanceOperation.Update([], f[:1], f[1:], [], []))
+            STALE[writer](stale)
+            assert ids(lance.dataset(uri)) == sorted({1, 2, 5} - {1} if writer == "delete" else {1, 2, 5, 9})
+        else:
+            LanceDataset.commit(uri, LanceOperation.Restore(staged.version))
+            with pytest.raises(OSError, match="incompatible with concurrent transaction Restore"):
+                STALE[writer](stale)
+
+
+def test_a_stale_handle_is_rebased_over_an_update_that_overwrote_the_table(uri: str) -> None:
+    """Why an overwrite is told as a restore: told as an update of all rows, a stale append would go through.
+
+    When it fails: Lance refuses it; then nothing needs to be known of overwrites in between.
+    """
+    stale = create(uri, 1, 2)
+    staged = stage(stale, overwrite(stale, 7))
+    told(stale, staged, lambda fragments: LanceOperation.Update([0], [], fragments, [], []))
+    assert ids(lance.write_dataset(rows(9), stale, mode="append")) == [7, 9]
+
+
+def test_a_stale_handle_indexes_a_fragment_whose_number_was_given_again(uri: str) -> None:
+    """Why a number is never given again but by a restore: an index of the old rows would be taken for one of the new.
+
+    When it fails (the row is found): Lance compares more than the number, and such states can be told as updates.
+    """
+    create(uri, 1)
+    stale = lance.write_dataset(rows(2), uri, mode="append")
+    again = stage(lance.dataset(uri, version=1), append(stale, 50))
+    assert fragment_ids(again) == [0, 1]
+    told(stale, again, lambda fragments: LanceOperation.Update([1], [], fragments[1:], [], []))
+    stale.create_scalar_index("id", "BTREE")
+    assert ids(lance.dataset(uri)) == [1, 50]
+    assert ids(lance.dataset(uri), filter="id = 50") == []
+
+
+def test_restore_remembers_the_highest_number_of_a_fragment(uri: str) -> None:
+    """After a restore of fewer fragments plain writers give no number again.
+
+    When it fails: HEAD no longer knows which numbers were used; new fragments must be told as a restore.
+    """
+    create(uri, 1)
+    lance.write_dataset(rows(2), uri, mode="append")
+    LanceDataset.commit(uri, LanceOperation.Restore(1))
+    assert fragment_ids(lance.write_dataset(rows(3), uri, mode="append")) == [0, 2]
+
+
+def test_where_the_protobuf_lies_in_a_manifest(uri: str) -> None:
+    """Backfill reads a manifest's fields from the file: at the place that its last 16 bytes name, after its length.
+
+    When it fails: `quire.formats.lance.head.manifest_fields` must learn the new layout. Until then backfill restores.
+    """
+    handle = create(uri, 1)
+    handle.create_scalar_index("id", "BTREE")
+    handle = lance.dataset(uri)
+    body = Path(LinearNamespace(uri, 2).canonical(2)).read_bytes()
+    start, length = int.from_bytes(body[-16:-8], "little"), 4
+    message = body[start + length : start + length + int.from_bytes(body[start : start + length], "little")]
+    assert body[-4:] == b"LANC"
+    assert start + length + len(message) == len(body) - 16
+    assert message == bytes(handle._ds.serialized_manifest())

@@ -95,6 +95,50 @@ def test_a_cell_reads_plainly(value: object, text: str) -> None:
     assert cell(value) == text
 
 
+def test_null_and_empty_text_look_different_and_json_tells_them_as_they_are(run: Run, lake: str) -> None:
+    query = "select * from (values (1, null), (2, ''), (3, 'NULL'), (4, 'x y')) as t(id, v)"
+    ran = run("sql", lake, query)
+    assert [line.split(maxsplit=1)[1] for line in ran.out.splitlines()[1:]] == ["NULL", '""', '"NULL"', "x y"]
+    assert [row["v"] for row in run("sql", lake, query, "--json").json["rows"]] == [None, "", "NULL", "x y"]
+    assert run("sql", lake, query, "--format", "csv").out.splitlines()[1:3] == ["1,", '2,""']
+    run("table", "create", lake, "t", "--schema", "id:int64,name:string", "--key", "id")
+    assert "NULL" not in run("table", "describe", lake, "events").out, "what is no value of a table stays empty"
+
+
+def test_rows_that_are_too_wide_for_a_terminal_are_printed_one_value_per_line(lake: str) -> None:
+    wide = ", ".join(f"'{'x' * 20}' as c{n}" for n in range(8))
+    _, shown = terminal("sql", lake, f"select {wide}, null as nothing")
+    assert "-- row 1 --" in shown
+    assert f"c7       {'x' * 20}" in shown
+    assert "nothing  NULL" in shown
+    assert all(len(line) <= 100 for line in shown.splitlines())
+    _, drawn = terminal("sql", lake, "select 1 as a, null as b")
+    assert "-- row 1 --" not in drawn
+    _, kept = terminal("sql", lake, f"select {wide}", "--no-vertical")
+    assert "-- row 1 --" not in kept
+    _, many = terminal("sql", lake, "select range as n from range(1000)", "-v")
+    assert "-- row 200 --" in many
+    assert "-- row 201 --" not in many
+    assert "the first 200 are shown" in many
+
+
+def test_a_pipe_gets_columns_unless_it_asks_for_lines(run: Run, lake: str) -> None:
+    wide = ", ".join(f"'{'x' * 50}' as c{n}" for n in range(8))
+    assert len(run("sql", lake, f"select {wide}").out.splitlines()) == 2
+    assert run("sql", lake, "select id, name from people where id < 3 order by id", "--vertical").out.splitlines() == [
+        "-- row 1 --",
+        "id    1",
+        "name  Ada",
+        "-- row 2 --",
+        "id    2",
+        "name  Bobby",
+    ]
+
+
+def test_a_pipe_gets_every_value_whole(run: Run, lake: str) -> None:
+    assert run("sql", lake, "select range(1000) as x").out.splitlines()[1].endswith(",998,999]")
+
+
 def test_a_long_value_is_cut_for_people(run: Run, lake: str) -> None:
     assert cell(list(range(1000))).endswith("…")
     whole = run("sql", lake, "select range(1000) as x", "--json")

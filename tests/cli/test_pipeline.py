@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.cli.conftest import Run
 from tests.cli.test_output import terminal
 
 import quire
+from quire.cli import options
 
 PIPELINE = """
 message: nightly
@@ -88,11 +87,11 @@ def test_a_terminal_sees_how_far_it_is(lake: str, files: None) -> None:
 
 
 @pytest.mark.slow
-def test_the_same_on_spark(lake: str, files: None) -> None:
-    command = [sys.executable, "-m", "quire.cli", "load", lake, "load.yaml", "--master", "local[2]", "--json"]
-    ran = subprocess.run(command, capture_output=True, text=True, timeout=240, env={**os.environ})
-    assert ran.returncode == 0, ran.stderr
-    told = json.loads(ran.stdout)
+def test_the_same_on_spark(run: Run, lake: str, files: None, spark: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The session that the command starts is the one of all tests, which goes on afterwards."""
+    monkeypatch.setattr(options, "start", lambda master: spark)
+    monkeypatch.setattr(type(spark), "stop", lambda self: None)
+    told = run("load", lake, "load.yaml", "--master", "local[2]", "--json").json
     assert (told["rows"], told["commit"]) == (5, "3.0")
     assert told["tables"]["people"] == {"inserted": 2, "updated": 1, "removed": 0, "rejected": 0, "files": 2}
 

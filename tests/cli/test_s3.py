@@ -25,7 +25,9 @@ def test_a_lake_on_s3_is_made_written_read_and_examined(
     assert examined.json["create_if_absent"] is True
 
     monkeypatch.delenv("QUIRE_STORAGE_OPTIONS")
-    wrong = run("--debug", "tables", lake, *given, "--storage-option", "aws_endpoint=http://127.0.0.1:9", code=7)
+    elsewhere = {**s3.options, "aws_endpoint": "http://127.0.0.1:9"}
+    given = [word for key, value in elsewhere.items() for word in ("--storage-option", f"{key}={value}")]
+    wrong = run("--debug", "tables", lake, *given, code=7)
     assert "Traceback" in wrong.err
     secrets = [value for key, value in s3.options.items() if "secret" in key]
     assert secrets

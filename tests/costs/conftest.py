@@ -4,8 +4,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.laboratory.costs import Golden, Laboratory, read
 
-from quire.testing.costs import Golden, Laboratory, read
 from quire.testing.s3 import SeaweedFS
 
 GOLDEN = Path(__file__).with_name("golden.toml")

@@ -6,8 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-
-from quire.testing.costs import CONDITIONS, SMALLEST, VERBS, Bill, Condition, Golden, moved, read, write
+from tests.laboratory.costs import CONDITIONS, SMALLEST, VERBS, Bill, Condition, Golden, moved, read, write
 
 VERB = VERBS[0]
 BILL = Bill({"create": 1}, {"PUT": 2, "create": 1}, 4, {"GET": 1, "PUT": 1}, {"LIST": 2})

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from tests.laboratory.costs import SMALLEST, Laboratory, Verb, three_ways
+from tests.laboratory.costs.hops import slope
+from tests.laboratory.costs.verbs import NEW, append, commit, warm
 
 import quire
 from quire.store import attached, run_parallel
-from quire.testing.costs import SMALLEST, Laboratory, Verb, three_ways
-from quire.testing.costs.hops import slope
-from quire.testing.costs.verbs import NEW, append, commit, warm
 
 pytestmark = [pytest.mark.s3, pytest.mark.timeout(900)]
 
@@ -36,10 +36,10 @@ def doing(name: str, *programs: Any) -> Verb:
 @pytest.mark.parametrize(
     ("verb", "hops", "requests"),
     [
-        (doing("append", append(2, NEW + 1)), 4, 7),
-        (doing("a GET, then append", ask, append(2, NEW + 1)), 5, 8),
-        (doing("two GETs side by side, then append", ask_twice_at_once, append(2, NEW + 1)), 5, 9),
-        (doing("two GETs in turn, then append", ask, ask, append(2, NEW + 1)), 6, 9),
+        (doing("append", append(2, NEW + 1)), 2, 5),
+        (doing("a GET, then append", ask, append(2, NEW + 1)), 3, 6),
+        (doing("two GETs side by side, then append", ask_twice_at_once, append(2, NEW + 1)), 3, 7),
+        (doing("two GETs in turn, then append", ask, ask, append(2, NEW + 1)), 4, 7),
     ],
     ids=lambda given: given.name if isinstance(given, Verb) else None,
 )

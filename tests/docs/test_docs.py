@@ -28,6 +28,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from tests import programs
 
 ROOT = Path(__file__).resolve().parents[2]
 REFERENCE = ROOT / "docs" / "reference"
@@ -97,16 +98,7 @@ def run_python(block: Block, page: Path, module: types.ModuleType) -> None:
 
 
 def run_command(command: str, expected: int, directory: Path) -> None:
-    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
-    done = subprocess.run(
-        ["bash", "-o", "pipefail", "-c", command],
-        cwd=directory,
-        env={**os.environ, "PATH": path, "NO_COLOR": "1"},
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
+    done = programs.run(command, directory)
     assert done.returncode == expected, (
         f"$ {command}\nexited with {done.returncode} instead of {expected}\n{done.stdout}{done.stderr}"
     )
@@ -124,12 +116,18 @@ def name_of(page: Path) -> str:
     return page.relative_to(ROOT).as_posix()
 
 
+def run_of(page: Path) -> str:
+    """The name of the test that runs a page. All tests on Spark run on one worker, by their names."""
+    uses_spark = "spark.session(" in page.read_text("utf-8") and "spark" not in page.name
+    return f"{name_of(page)} on spark" if uses_spark else name_of(page)
+
+
 def needs_server(page: Path) -> bool:
     return "SeaweedFS()" in page.read_text("utf-8")
 
 
 @pytest.mark.parametrize(
-    "page", [pytest.param(p, marks=[pytest.mark.s3] * needs_server(p), id=name_of(p)) for p in PAGES]
+    "page", [pytest.param(p, marks=[pytest.mark.s3] * needs_server(p), id=run_of(p)) for p in PAGES]
 )
 def test_page_runs(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     module = types.ModuleType("quire_docs_page")

@@ -105,11 +105,11 @@ def test_a_query_that_is_not_there_or_not_clear_says_so(graph: Graph, tmp_path: 
         graph.query("freinds", name="Ada")
     with pytest.raises(NotFound, match="no file"):
         graph.query(tmp_path / "no.gq")
-    with pytest.raises(InvalidQuery, match="Say which: friends, birthday"):
+    with pytest.raises(InvalidQuery, match="Name one of friends, birthday"):
         graph.query(f"{FRIENDS}\n{BIRTHDAY}")
-    with pytest.raises(InvalidQuery, match="changes the graph"):
+    with pytest.raises(InvalidQuery, match="is a mutation, not a query"):
         graph.query(BIRTHDAY, name="Ada", age=1)
-    with pytest.raises(InvalidQuery, match="reads"):
+    with pytest.raises(InvalidQuery, match="is a query, not a mutation"):
         graph.mutate(FRIENDS, name="Ada")
     with pytest.raises(InvalidQuery, match="name"):
         graph.query(FRIENDS)
@@ -214,10 +214,10 @@ def test_what_is_no_text_is_refused(graph: Graph, tmp_path: Path, wrong: Any) ->
             ask(wrong)  # type: ignore[operator]
     with pytest.raises(InvalidInput, match="cannot be read"):
         graph.query(tmp_path)
-    with pytest.raises(InvalidInput, match="at is a snapshot"):
+    with pytest.raises(InvalidInput, match="must be a Snapshot or None, not '1.0'"):
         graph.query(FRIENDS, at="1.0", name="Ada")  # type: ignore[arg-type]
 
 
 def test_a_graph_is_made_of_a_lake_not_of_its_address() -> None:
-    with pytest.raises(InvalidInput, match="A graph is of a lake"):
+    with pytest.raises(InvalidInput, match="Graph takes a lake"):
         quire.Graph("text")  # type: ignore[arg-type]

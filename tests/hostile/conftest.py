@@ -4,6 +4,7 @@ import os
 
 import pytest
 from hypothesis import HealthCheck, settings
+from tests.budget import budget
 from tests.hostile.lakes import CLEANED, KINDS, build, clean
 from tests.hostile.specimen import Specimen
 
@@ -11,9 +12,8 @@ FUZZ = int(os.environ.get("QUIRE_FUZZ", "0"))
 """How many random cases each fuzzed test tries; 0 for the few of the default suite. `make fuzz` sets it."""
 
 quick = settings(
-    max_examples=FUZZ or 12,
+    max_examples=FUZZ or budget(4, full=12),
     deadline=None,
-    derandomize=not FUZZ,
     print_blob=True,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )

@@ -91,8 +91,8 @@ def writes() -> dict[str, Callable[[quire.Lake], Any]]:
         return _rows(lake.snapshot())
 
     def race(lake: quire.Lake) -> Any:
-        """A writer that loses: only then is the seat of those who wait looked at."""
-        with quire.open(lake.uri, backfill=False) as slower:
+        """A writer that loses and does not offer: only then is the seat of those who wait looked at."""
+        with quire.open(lake.uri, backfill=False, offers=False) as slower:
             for number, writer in enumerate((lake, slower)):
                 with writer.transaction("one of two") as tx:
                     tx["events"].append([{"id": 200 + number, "v": 9.0}])

@@ -14,10 +14,10 @@ from typing import Any
 import lance
 import pyarrow as pa
 from tests.hostile.operations import DEAR, operations, writes
+from tests.laboratory.hostile import OUTSIDE, Told, attempt, watched
 
 import quire
-from quire.lake.verify import Finding
-from quire.testing.hostile import OUTSIDE, Told, attempt, watched
+from quire.lake.upkeep.verify import Finding
 
 SECRET = "nobody may read this"
 

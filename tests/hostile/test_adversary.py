@@ -15,9 +15,9 @@ from typing import Any
 
 import pytest
 from tests.hostile.specimen import Specimen, put
+from tests.laboratory.hostile import OUTSIDE, attempt, forge, watched
 
 import quire
-from quire.testing.hostile import OUTSIDE, attempt, forge, watched
 
 Objects = dict[str, bytes | None]
 
@@ -61,7 +61,7 @@ CASES: dict[str, Case] = {
     "a branch inherits from outside": Case("branch", {"line.inherited.0.branch": "../.."}, ("branch",)),
     "a branch's checkpoint climbs out": Case("branch", {"checkpoint": {"branch": "../..", "slot": 1}}, ()),
     "a tag climbs out": Case("tag", {"target.branch": f"../../{OUTSIDE}"}, ("at tag",)),
-    "a tag's line climbs out": Case("tag", {"line.branch": f"../../{OUTSIDE}"}, ("diff",)),
+    "a tag's line climbs out": Case("tag", {"line.branch": f"../../{OUTSIDE}"}, ("at tag", "diff")),
     "a hint climbs out": Case("hint", {"branch": f"../../{OUTSIDE}"}, (), found=False),
     "a hint's checkpoint climbs out": Case(
         "hint", {"checkpoint": {"branch": f"../../{OUTSIDE}", "slot": 3}}, (), found=False
@@ -163,6 +163,7 @@ def resolved(specimen: Specimen, value: Any) -> Any:
     return ids.get(value, value) if isinstance(value, str) else value
 
 
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize("name", CASES)
 def test_a_forged_object_does_no_harm(specimen: Specimen, name: str) -> None:
     case = CASES[name]
@@ -224,6 +225,9 @@ MISLED: dict[str, Callable[[Specimen], Objects]] = {
     "a ref whose name cannot be": lambda s: {"_quire/refs/branch.%FF%2e%2e/0000000000": s.read(s.objects()["branch"])},
     "a ref in a folder too deep": lambda s: {"_quire/refs/tag.v1/x/0000000000": b"x"},
     "a ref of garbage": lambda s: {"_quire/refs/tag.new-one/0000000000": b"\0\0"},
+    "a consumer of garbage": lambda s: {f"_quire/consumers/c/{0:020d}": b"\xff"},
+    "a consumer that is no number": lambda s: {"_quire/consumers/c/zzz": b"{}", "_quire/consumers/notes": b"x"},
+    "a request of garbage": lambda s: {"_quire/requests/0000000001/0000000000": b"\xff", "_quire/requests/x": b""},
 }
 
 

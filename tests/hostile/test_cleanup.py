@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 from tests.hostile.conftest import EVERY, FUZZ
 from tests.hostile.specimen import Specimen, put
+from tests.laboratory.hostile import attempt, damage, forge, watched
 
 import quire
-from quire.ledger import FORMAT
-from quire.testing.hostile import attempt, damage, forge, watched
+from quire.ledger.records import NEWEST
 
 READS = ("read", "at tag", "branch", "show")
 
@@ -107,7 +107,7 @@ def test_cleanup_heeds_protectors_that_it_cannot_read(specimen: Specimen, kind: 
         stray.parent.mkdir(parents=True)
         stray.write_bytes(b"what a writer of the future has staged")
         old(stray, 50_000)
-        put(place, key, forge(specimen.read(key), {"format": FORMAT + 1}))
+        put(place, key, forge(specimen.read(key), {"format": NEWEST + 1}))
         told = attempt(lambda: _cleaned(place))
         assert told.problem is None
         assert stray.exists() or kind == "lease"

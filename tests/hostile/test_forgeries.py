@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 from tests.hostile.conftest import EVERY, FUZZ, quick
 from tests.hostile.lakes import KINDS
 from tests.hostile.specimen import Specimen
-
-from quire.testing.hostile import NUMBERS, STRINGS, forge, forgeries
+from tests.laboratory.hostile import NUMBERS, STRINGS, forge, forgeries
 
 BY_DEFAULT = 1
 """Of hundreds of forgeries of an object, how many are tried when nobody asked for a long run."""

@@ -13,8 +13,8 @@ import pyarrow as pa
 import pytest
 
 import quire
+from quire.lake.commit.transaction import Transaction, TransactionTable
 from quire.lake.receipt import Receipt
-from quire.lake.transaction import Transaction, TransactionTable
 
 Statement = Callable[[TransactionTable], Any]
 Layout = Literal["one fragment", "two fragments"]
@@ -42,11 +42,11 @@ def compact(lake: quire.Lake, name: str) -> Transaction:
     edit = tx[name]._edit
     assert edit.base is not None
     work: Any = lake._core.format("lance").begin(edit.base.pin, write=tx.write, table=name)
-    old = [f.metadata for f in work.base.get_fragments()]
-    [written] = write_fragments(work.base.to_table(), work.base, mode="append")
+    old = [f.metadata for f in work.draft.base.get_fragments()]
+    [written] = write_fragments(work.draft.base.to_table(), work.draft.base, mode="append")
     described = {**written.to_json(), "id": max(f.id for f in old) + 1}
     new = FragmentMetadata.from_json(json.dumps(described))
-    work._chain(work.stager.detach(work.base, Op.Rewrite([Op.RewriteGroup(old, [new])], [])))
+    work.draft.chain(work.draft.stager.detach(work.draft.base, Op.Rewrite([Op.RewriteGroup(old, [new])], [])))
     edit.work = work
     edit.did("compact")
     return tx

@@ -2,7 +2,7 @@
 
 Rows have an identity that is never used again, so that the model can tell "the same row, changed" from "another row
 with the same values". A transaction's net effect is moved onto the newest state when no row or key is in dispute, its
-statements are run again when only upserts are, and it conflicts otherwise.
+statements are run again when there are only upserts, which then count what they have told, and it conflicts otherwise.
 """
 
 from __future__ import annotations
@@ -83,6 +83,11 @@ class Statement:
         else:
             getattr(table, self.verb)(data)
 
+    def finds(self, sheet: Sheet) -> int:
+        """How many of its keys have a row."""
+        keys = self.keys if self.verb in ("upsert", "patch") else set()
+        return len({row["id"] for row in sheet.rows.values()} & keys)
+
     def apply(self, sheet: Sheet) -> Sheet:
         """The table afterwards, or `KeyConflict`."""
         rows = dict(sheet.rows)
@@ -120,6 +125,8 @@ class Draft:
     view: Sheet
     ops: set[str] = field(default_factory=set)
     statements: list[Statement] = field(default_factory=list)
+    told: list[int] = field(default_factory=list)
+    """What each statement has returned of the rows that it found."""
     by_predicate: set[int] = field(default_factory=set)
     wrote: bool = False
     dropped: bool = False
@@ -130,9 +137,10 @@ class Draft:
         return self.wrote or self.dropped or self.base is None or self.base.name != self.view.name
 
     def run(self, statement: Statement) -> None:
-        before = set(self.view.rows)
+        before, told = set(self.view.rows), statement.finds(self.view)
         self.view = statement.apply(self.view)
         self.statements.append(statement)
+        self.told.append(told)
         self.ops.add(statement.op)
         self.wrote |= before != set(self.view.rows) or statement.verb == "overwrite"
         if statement.verb in ("update", "delete") and self.base is not None:
@@ -152,16 +160,16 @@ class Draft:
         if self.dropped:
             return None
         view = replace(self.view, name=self.view.name if "rename" in self.ops else now.name)
-        return view if not rivals else replace(view, rows=self._rows(now, theirs, has_read))
+        return view if not rivals else replace(view, rows=self._rows(now, has_read))
 
-    def _rows(self, now: Sheet, theirs: set[str], has_read: bool) -> Rows:
+    def _rows(self, now: Sheet, has_read: bool) -> Rows:
         assert self.base is not None
         base, view, newest = self.base.rows, self.view.rows, set(now.rows)
         removed = set(base) - set(view)
         new_keys = {row["id"] for r, row in now.rows.items() if r not in base}
         if not self.by_predicate <= newest:
             raise Conflict("rows chosen by a condition were changed")
-        if ("compact" in theirs and removed) or not removed <= newest:
+        if not removed <= newest:
             return self._again(now, has_read)
         if any(s.verb == "insert" and s.keys & new_keys for s in self.statements):
             raise KeyConflict("the same key")
@@ -173,7 +181,9 @@ class Draft:
     def _again(self, now: Sheet, has_read: bool) -> Rows:
         if has_read:
             raise Conflict("has read")
-        for statement in self.statements:
+        for statement, told in zip(self.statements, self.told, strict=True):
+            if statement.finds(now) != told:
+                raise Conflict("another count was told")
             now = statement.apply(now)
         return now.rows
 
@@ -242,8 +252,8 @@ class Line:
             was, became, present = before.get(number), after.get(number), now.get(number)
             latest = next(c for c in reversed(self.commits) if number in c.ops) is target
             if was is None:
-                if present is not None and not latest:
-                    raise Conflict("the table was changed since")
+                if present is not None and not latest and present != became:
+                    raise Conflict("the table was changed since")  # a revert of a revert leaves it as it was
                 now.pop(number, None)
             elif became is None:
                 now.setdefault(number, was)
@@ -339,6 +349,11 @@ class Program:
         draft.wrote = True
 
     @property
+    def chose(self) -> bool:
+        """Whether it was told how many rows a condition chose."""
+        return any(s.verb in ("update", "delete") for draft in self.drafts.values() for s in draft.statements)
+
+    @property
     def touched(self) -> dict[int, Draft]:
         return {number: draft for number, draft in self.drafts.items() if draft.touched}
 
@@ -363,7 +378,7 @@ class Program:
         """The lake after this commit, or `Conflict`."""
         state = dict(self.line.head.state)
         for number, draft in self.touched.items():
-            sheet = draft.onto(state.get(number), self.rivals(number), has_read=has_read)
+            sheet = draft.onto(state.get(number), self.rivals(number), has_read=has_read or self.chose)
             state.pop(number, None)
             if sheet is not None:
                 state[number] = sheet

@@ -16,7 +16,7 @@ from tests.lake.modelled import Line, Program, Sheet, Statement, listed
 import quire
 from quire import errors
 from quire.store import Outcome, clock
-from quire.store.outcome import Created
+from quire.store.conditional_put import Created
 
 SLOT = re.compile(r"_quire/log/[^/]+/\d{20}")
 FAULTS = ("killed before", "killed after", "unknown before", "unknown after")

@@ -272,8 +272,10 @@ def test_one_commit_can_be_shown(lake: quire.Lake) -> None:
         lake.show("9.0")
     with pytest.raises(CommitNotFound):
         lake.show("1.7")
-    with pytest.raises(InvalidName, match="'first'"):
+    with pytest.raises(CommitNotFound, match="'first'"):
         lake.show("first")
+    with pytest.raises(InvalidName, match="commit id"):
+        lake.show("first of all")
 
 
 def test_a_receipt_is_plain_data(lake: quire.Lake) -> None:

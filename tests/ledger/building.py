@@ -126,7 +126,7 @@ class Log:
         fill(self.ledger, [record])
         self.records.append(record)
         self._state = genesis(record) if self._state is None else fold(self._state, record)
-        if self.history.behind(self.state_with_checkpoint()) >= CHECKPOINT_EVERY:
+        if self.state_with_checkpoint().behind >= CHECKPOINT_EVERY:
             self.write_checkpoint()
         return record
 

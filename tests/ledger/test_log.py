@@ -12,6 +12,7 @@ from tests.ledger.building import grown
 from quire.errors import CorruptRecord, NewerFormat, QuireError
 from quire.ledger import FORMAT, LogLedger, Record, decode, encode, slot_key
 from quire.ledger.log import MAX_RECORD, SideObject
+from quire.ledger.records import NEWEST, raw
 from quire.store import Outcome, Store, metering
 from quire.testing.ledger import Factory, LedgerConformance, fill, make_chain, make_large_record, make_record
 from quire.testing.s3 import SeaweedFS
@@ -132,7 +133,7 @@ def test_a_right_belief_finds_the_head_in_one_hop(memory: Store) -> None:
 
 def put_record(store: Store, record: Record, slot: int = 0, branch: str = "b") -> str:
     key = slot_key(branch, slot)
-    store.put(key, encode(record))
+    store.put(key, raw(record))
     return key
 
 
@@ -160,14 +161,14 @@ def test_a_slot_of_the_future_is_refused_by_name_and_number(memory: Store) -> No
     memory.put(slot_key("b", 0), b'{"format":999,"shape":"unheard of"}')
     with pytest.raises(NewerFormat) as caught:
         LogLedger(memory).read("b", [0])
-    assert caught.value.fields == {"object": slot_key("b", 0), "found": 999, "supported": FORMAT}
-    assert "has format 999; this Quire reads up to 2. Upgrade Quire" in str(caught.value)
+    assert caught.value.fields == {"object": slot_key("b", 0), "found": 999, "supported": NEWEST}
+    assert f"has format 999; this version of Quire reads formats up to {NEWEST}. Upgrade Quire" in str(caught.value)
 
 
 @pytest.mark.parametrize(("slot", "branch"), [(1, "b"), (0, "other"), (10**18, "b")])
 def test_a_record_in_the_wrong_place_is_corrupt(memory: Store, slot: int, branch: str) -> None:
     key = put_record(memory, msgspec.structs.replace(make_record("b", 0), slot=slot, branch=branch))
-    with pytest.raises(CorruptRecord, match=f"it says it is slot {slot} of log {branch}") as caught:
+    with pytest.raises(CorruptRecord, match=f"it says that it is slot {slot} of log {branch}") as caught:
         LogLedger(memory).read("b", [0])
     assert caught.value.object == key
 
@@ -215,7 +216,7 @@ def test_a_missing_side_object_is_named(memory: Store) -> None:
     fill(LogLedger(memory), [record])
     side = side_of(memory, record)
     memory.delete(side)
-    with pytest.raises(CorruptRecord, match="it is missing, and slot 0 needs it") as caught:
+    with pytest.raises(CorruptRecord, match="it is missing, but slot 0 needs it") as caught:
         LogLedger(memory).read("b", [0])
     assert caught.value.object == side
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import threading
 from collections.abc import Mapping
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
@@ -14,6 +13,7 @@ from tests.ledger.building import race_for_ref
 from quire.errors import CorruptRecord, NewerFormat
 from quire.ledger import Line, Point, Ref, Refs, Segment, encode, new_ref
 from quire.store import Store, metering
+from quire.testing import processes
 from quire.testing.ledger import EPOCH
 
 RACERS = 12
@@ -166,7 +166,7 @@ def test_of_threads_that_create_one_name_one_wins(place: tuple[str, Mapping[str,
 
 def test_of_processes_that_create_one_name_one_wins(tmp_path: Path) -> None:
     names = [f"branch/{n}" for n in range(10)]
-    spawn = multiprocessing.get_context("spawn")
+    spawn = processes.context()
     with spawn.Manager() as manager, ProcessPoolExecutor(4, mp_context=spawn) as pool:
         barrier = manager.Barrier(4)
         futures = [pool.submit(race_for_ref, str(tmp_path), {}, barrier, names) for _ in range(4)]
@@ -196,7 +196,7 @@ def test_a_ref_of_the_future_is_refused(memory: Store) -> None:
 def test_a_ref_under_another_name_is_corrupt(memory: Store) -> None:
     memory.put(KEY, encode(branch("prod")))
     for read in (lambda: Refs(memory).get("branch", "dev"), lambda: list(Refs(memory).list("branch"))):
-        with pytest.raises(CorruptRecord, match="it says it is the ref 'prod'"):
+        with pytest.raises(CorruptRecord, match="it says that it is the ref 'prod'"):
             read()
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import uuid
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
@@ -11,12 +12,29 @@ import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.budget import budget
 from tests.ledger.building import append, commit, create, drop, rename, state_of
 
 from quire.errors import CorruptRecord, InvalidToken
-from quire.lake.tokens import used
-from quire.ledger import Change, Commit, OpaqueToken, Point, Record, State, StreamToken, decode, encode, fold, genesis
-from quire.ledger.state import KEPT_TOKENS, MAX_TOKENS
+from quire.lake.commit.tokens import used
+from quire.ledger import (
+    Change,
+    Commit,
+    OpaqueToken,
+    Point,
+    Record,
+    State,
+    StreamToken,
+    TableInfo,
+    decode,
+    encode,
+    fold,
+    genesis,
+)
+from quire.ledger import state as ledger_state
+from quire.ledger.state import KEPT_TOKENS, MAX_TOKENS, grown
+from quire.ledger.token_pages import TokenPages
+from quire.store import Store
 from quire.testing.ledger import EPOCH, make_record
 
 
@@ -131,7 +149,7 @@ def test_a_fold_up_to_a_commit_leaves_out_the_later_ones_of_its_group(told: Told
 
 
 @given(histories())
-@settings(max_examples=30)
+@settings(max_examples=budget(15, full=30))
 def test_folding_changes_no_state_that_somebody_holds(told: Told) -> None:
     before = [genesis(told.records[0])]
     bytes_before = [encode(before[0])]
@@ -217,26 +235,18 @@ def test_no_token_is_forgotten_up_to_the_limit() -> None:
     assert (len(state.tokens), state.tokens_since) == (MAX_TOKENS, None)
 
 
-def test_beyond_the_limit_the_oldest_are_forgotten_and_refused() -> None:
+def test_beyond_the_limit_the_oldest_go_to_a_page_and_stay_remembered() -> None:
     state = with_token(full_of_tokens(MAX_TOKENS), MAX_TOKENS)
     assert len(state.tokens) == KEPT_TOKENS
-    forgotten = MAX_TOKENS + 1 - KEPT_TOKENS
-    assert min(state.tokens) == f"token-{forgotten:06d}"
-    assert state.tokens_since == minted(forgotten - 1)
-    state = msgspec.structs.replace(state, time=minted(MAX_TOKENS + 1))
-
-    def is_used(n: int) -> Point | bool:
-        return used(state, None, OpaqueToken(id=f"token-{n:06d}", minted=minted(n)))
-
-    assert is_used(forgotten) == Point(branch="main", slot=0)
-    assert is_used(MAX_TOKENS) == Point(branch="main", slot=1)
-    assert is_used(MAX_TOKENS + 1) is False
-    for n in (0, forgotten - 1):
-        with pytest.raises(InvalidToken, match="no longer remembered"):
-            is_used(n)
+    gone = MAX_TOKENS + 1 - KEPT_TOKENS
+    assert min(state.tokens) == f"token-{gone:06d}"
+    assert state.tokens_since is None
+    [ref] = state.token_pages
+    assert (ref.count, ref.first, ref.last) == (gone, minted(0), minted(gone - 1))
+    assert set(state.fresh[ref.name].tokens) == {f"token-{n:06d}" for n in range(gone)}
 
 
-def test_forgetting_does_not_depend_on_who_folded_or_from_where() -> None:
+def test_what_goes_to_a_page_does_not_depend_on_who_folded_or_from_where() -> None:
     full = full_of_tokens(MAX_TOKENS)
     sorted_tokens = dict(sorted(full.tokens.items()))
     other = decode(encode(msgspec.structs.replace(full, tokens=sorted_tokens)), State, "checkpoint")
@@ -247,16 +257,17 @@ def test_forgetting_does_not_depend_on_who_folded_or_from_where() -> None:
     assert "new" not in one.tokens
 
 
-def test_what_is_forgotten_stays_forgotten() -> None:
-    state = with_token(full_of_tokens(MAX_TOKENS), MAX_TOKENS)
-    since = state.tokens_since
-    old = {f"old-{n}": (state.head, EPOCH - timedelta(days=n)) for n in range(MAX_TOKENS - KEPT_TOKENS)}
-    crowded = msgspec.structs.replace(state, tokens={**state.tokens, **old})
-    assert since is not None
-    after = with_token(crowded, MAX_TOKENS + 1)
-    assert len(after.tokens) == KEPT_TOKENS
-    assert after.tokens_since is not None
-    assert after.tokens_since >= since
+def pages() -> TokenPages:
+    """Of a lake that has none."""
+    return TokenPages(Store.open(f"memory://{uuid.uuid4().hex}"))
+
+
+def test_what_an_earlier_version_forgot_stays_forgotten() -> None:
+    state = msgspec.structs.replace(full_of_tokens(MAX_TOKENS), tokens_since=minted(-5))
+    after = with_token(state, MAX_TOKENS)
+    assert (len(after.tokens), after.tokens_since) == (KEPT_TOKENS, minted(-5))
+    with pytest.raises(InvalidToken, match="no longer remembered"):
+        used(after, None, OpaqueToken(id="token-old", minted=minted(-6)), pages())
 
 
 def test_a_stream_keeps_its_furthest_position() -> None:
@@ -266,5 +277,24 @@ def test_a_stream_keeps_its_furthest_position() -> None:
         record = make_record("main", state.slot + 1, previous=state.write, commits=(commit(stream=stream),))
         state = fold(state, record)
         assert state.streams == {"s": expected}
-    assert used(state, StreamToken(scope="s", sequence=9), None) is True
-    assert used(state, StreamToken(scope="s", sequence=10), None) is False
+    assert used(state, StreamToken(scope="s", sequence=9), None, pages()) is True
+    assert used(state, StreamToken(scope="s", sequence=10), None, pages()) is False
+
+
+def test_a_commit_by_which_tables_outgrow_what_can_be_stored_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ledger_state, "MAX_TABLES", 20_000)
+
+    def with_rules(name: str, size: int) -> Commit:
+        made = create(name, name)
+        return commit(msgspec.structs.replace(made, info=TableInfo(id=name, name=name, rules="r" * size)))
+
+    first = make_record("main", 0, kind="genesis", commits=(commit(message="create lake"),))
+    state = fold(genesis(first), make_record("main", 1, previous=first.write, commits=(with_rules("a", 9_000),)))
+    assert grown(state, with_rules("b", 9_000)) is None
+    assert (grown(state, with_rules("b", 11_000)) or 0) > 20_000
+    assert grown(state, commit(append("a", "a", 2))) is None
+
+    monkeypatch.setattr(ledger_state, "MAX_TABLES", 5_000)  # as it is after an earlier version has written it
+    assert grown(state, with_rules("a", 8_000)) is None, "what makes it smaller is a way out"
+    assert grown(state, commit(append("a", "a", 2))) is None
+    assert grown(state, with_rules("b", 0)) is not None

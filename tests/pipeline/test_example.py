@@ -52,7 +52,7 @@ AFTER = (
 )
 
 
-def test_the_example_makes_a_graph_and_keeps_it_up_to_date(spark: Any, tmp_path: Path, example: Any) -> None:
+def test_the_example_makes_a_graph_on_spark_and_keeps_it_up_to_date(spark: Any, tmp_path: Path, example: Any) -> None:
     lake = example.main(tmp_path, spark)
     assert known(lake) == AFTER
     assert {row["who"]: row["pages"] for row in lake["totals"].to_pylist()} == {"ada": 19, "bo": 4}

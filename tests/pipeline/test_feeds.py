@@ -11,12 +11,12 @@ import pytest
 import quire
 from quire import pipeline
 from quire.errors import IntegrityError, InvalidInput, NotFound
-from quire.pipeline import files
+from quire.rowfiles import files
 
 SCHEMA = "node P { name: String @key  v: I64? }\nedge K: P -> P { @unique(src, dst) }"
 
 
-@pytest.fixture(params=["local", "spark"])
+@pytest.fixture(params=["local", pytest.param("spark", marks=pytest.mark.full)])
 def engine(request: pytest.FixtureRequest) -> Any:
     return "local" if request.param == "local" else request.getfixturevalue("spark")
 
@@ -45,7 +45,7 @@ def test_a_file_that_two_patterns_match_is_loaded_once(graph: quire.Graph, tmp_p
 def test_a_column_that_only_some_pieces_have_is_null_in_the_others(
     graph: quire.Graph, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, engine: Any
 ) -> None:
-    monkeypatch.setattr(files, "PIECE", 100)
+    monkeypatch.setattr(files, "SHARE", 100)
     graph.lake.create_table("t", schema=pa.schema([("name", pa.string()), ("v", pa.int64())]))
     many = [f'{{"n": "x{n}"}}' for n in range(20)]
     first = written(tmp_path / "1.jsonl", '{"n": "a", "opt": 1}', *many)
@@ -75,7 +75,7 @@ def test_a_share_is_one_of_all_rows_also_those_of_the_graph(graph: quire.Graph, 
 
 def test_insert_is_no_mode_of_a_graph(graph: quire.Graph, tmp_path: Path) -> None:
     nodes = written(tmp_path / "p.jsonl", '{"name": "a"}')
-    with pytest.raises(InvalidInput, match="no mode insert"):
+    with pytest.raises(InvalidInput, match="ode insert works for tables only"):
         pipeline.run(graph.lake, {"mode": "insert", "sources": [{"files": nodes, "node": "P"}]})
 
 

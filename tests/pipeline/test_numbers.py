@@ -11,7 +11,7 @@ import pytest
 
 import quire
 from quire import pipeline
-from quire.pipeline import files, json_lines
+from quire.rowfiles import files, jsonl
 
 LARGE = 2**53 + 1
 
@@ -20,7 +20,7 @@ LARGE = 2**53 + 1
 def blocks(request: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     if request.param == "many blocks":
         monkeypatch.setattr(files, "BLOCK", 32)
-        monkeypatch.setattr(json_lines, "SAMPLE", 2)
+        monkeypatch.setattr(jsonl, "SAMPLE", 2)
 
 
 def loaded(
@@ -100,3 +100,14 @@ def test_properties_of_a_graph_keep_their_digits(lake: quire.Lake, tmp_path: Pat
     done = pipeline.run(lake, plan, skip_rejects=1)
     assert [v.line for v in done.violations] == [3]
     assert {row["name"]: row["v"] for row in lake["node:P"].to_pylist()} == {"a": LARGE, "b": 1}
+
+
+@pytest.mark.parametrize(
+    ("values", "expected", "wrong"),
+    [
+        (["[1, 2.5]", "null", "[3, 4]"], [[1, 2.5], None, [3, 4]], []),
+        (["[1, 2]", "[1]", "[3, 4]"], [[1, 2], [3, 4]], [2]),
+    ],
+)
+def test_vectors(lake: quire.Lake, tmp_path: Path, values: list[str], expected: list[Any], wrong: list[int]) -> None:
+    assert loaded(lake, tmp_path, pa.list_(pa.float32(), 2), *values) == (expected, wrong)

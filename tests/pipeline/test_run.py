@@ -149,7 +149,26 @@ def test_a_row_that_does_not_fit_is_told_with_file_line_and_rule(tables: quire.L
     assert told["type"] == "people"
 
 
-def test_both_engines_tell_the_same(tables: quire.Lake, files: Path, spark: Any) -> None:
+@pytest.mark.parametrize(
+    ("skip", "said", "stopped"),
+    [
+        (False, "And at least 17 more: the search stopped at 20.", True),
+        (30, "And at least 28 more: the search stopped at 31.", True),
+        ("10%", "And 54 more.", False),
+    ],
+)
+def test_a_refused_run_says_whether_it_found_everything(
+    tables: quire.Lake, files: Path, skip: Any, said: str, stopped: bool
+) -> None:
+    (files / "many.csv").write_text("id,name,age,origin\n" + "x,a,1,o\n" * 57, "utf-8")
+    mapping = {"base": str(files), "skip_rejects": skip, "sources": [{"files": "many.csv", "table": "people"}]}
+    with pytest.raises(IntegrityError) as caught:
+        pipeline.run(tables, mapping)
+    assert said in caught.value.message
+    assert caught.value.fields["stopped"] == stopped
+
+
+def test_this_process_and_spark_tell_the_same(tables: quire.Lake, files: Path, spark: Any) -> None:
     for name, (text, *_) in BROKEN.items():
         (files / name).write_text(text, "utf-8")
     feeds = [{"files": name, "table": "people"} for name in BROKEN]
@@ -301,22 +320,22 @@ def test_mistakes_in_a_mapping_are_told_before_anything_runs(tables: quire.Lake,
     assert isinstance(refused(tables, files, "local", {**feed, "files": "nix-*.csv"}), NotFound)
     assert isinstance(refused(tables, files, "local", {**feed, "table": "nix"}), TableNotFound)
     assert isinstance(refused(tables, files, "local", {**feed, "colums": {}}), InvalidInput)
-    assert "not exactly one" in str(refused(tables, files, "local", {**feed, "columns": {"id": {"cast": "bigint"}}}))
+    assert "needs exactly one" in str(refused(tables, files, "local", {**feed, "columns": {"id": {"cast": "bigint"}}}))
     assert "table, node and edge" in str(refused(tables, files, "local", {**feed, "node": "Person"}))
     assert "files and frame" in str(refused(tables, files, "local", {**feed, "frame": "f"}))
-    assert "in another mode" in str(refused_all(tables, files, [feed, {**feed, "mode": "merge"}]))
+    assert "with different modes" in str(refused_all(tables, files, [feed, {**feed, "mode": "merge"}]))
     nix = {**COLUMNS, "name": "nix"}
     assert "no column 'nix'" in str(refused(tables, files, "local", {**feed, "columns": nix}))
     assert isinstance(refused(tables, files, "local", feed), SchemaMismatch)
     cast = {"id": {"column": "id", "cast": "bigint) as id, (select 1"}}
-    assert "is no type" in str(refused(tables, files, "local", {**feed, "columns": cast}))
+    assert "is not an SQL type" in str(refused(tables, files, "local", {**feed, "columns": cast}))
     assert "nix" in str(refused(tables, files, "local", {**feed, "columns": {"id": {"sql": "nix + 1"}}}))
     outside = {**feed, "columns": {"id": {"sql": f"(select count(*) from read_csv('{files}/people-1.csv'))"}}}
     assert isinstance(refused(tables, files, "local", outside), InvalidInput)
-    with pytest.raises(InvalidInput, match="no engine"):
+    with pytest.raises(InvalidInput, match="is not an engine"):
         pipeline.run(tables, files / "pipeline.yaml", engine="sparc")
     (files / "broken.yaml").write_text("sources: [", "utf-8")
-    with pytest.raises(InvalidInput, match="no YAML"):
+    with pytest.raises(InvalidInput, match="is not valid YAML"):
         pipeline.read_pipeline(files / "broken.yaml")
 
 
@@ -387,5 +406,5 @@ def test_an_unknown_mode_lists_the_known_ones() -> None:
     for given in ({"mode": "mrge", "sources": [feed]}, {"sources": [{**feed, "mode": "upsert"}]}):
         with pytest.raises(InvalidInput, match="append, insert, merge, overwrite"):
             pipeline.read_pipeline(given)
-    with pytest.raises(InvalidInput, match="jsonl, csv, parquet, arrow"):
+    with pytest.raises(InvalidInput, match="csv, jsonl, parquet, arrow"):
         pipeline.read_pipeline({"sources": [{**feed, "format": "xml"}]})

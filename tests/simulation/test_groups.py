@@ -65,7 +65,7 @@ def crowd(*faults: Fault, look: Callable[[quire.Lake, Crowd], None] = lambda lak
         try:
             with lake.transaction(f"row {number}") as tx:
                 tx["t"].append([{"n": number}])
-            crowd.told[number] = tx.receipt.commit if tx.receipt else None
+            crowd.told[number] = tx.receipt.commit if tx.status == "committed" else None
         except QuireError as error:
             crowd.told[number] = error
 

@@ -1,12 +1,15 @@
 """A few hundred simulated histories; `make histories` runs ten thousand."""
 
 import pytest
+from tests.budget import FULL, SEED, budget
 
 from quire.testing.simulation.__main__ import main
 from quire.testing.simulation.campaign import Campaign, campaign
 from quire.testing.simulation.history import Result, run
 
-FIRST, COUNT, PARTS = 10_001, 240, 6
+FIRST = 10_001 if FULL else 1_000 * SEED
+COUNT, PARTS = budget(20, full=240), budget(1, full=6)
+HISTORIES = str(budget(3, full=40))
 
 
 @pytest.mark.parametrize("part", range(PARTS))
@@ -29,7 +32,7 @@ def test_histories_hold(part: int) -> None:
 
 
 def test_every_history_has_its_writers_operations_and_a_fault() -> None:
-    for seed in range(40):
+    for seed in range(FIRST, FIRST + budget(3, full=40)):
         counts = run(seed).counts
         assert counts["writer"] >= 3
         assert counts["operation"] >= 30
@@ -43,8 +46,8 @@ def test_a_run_in_which_nothing_happened_is_too_weak() -> None:
 
 
 def test_the_command_runs_histories_and_shows_one(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["--histories", "40", "--seed", "1", "--processes", "1"]) == 0
-    assert "40 histories" in capsys.readouterr().out
+    assert main(["--histories", HISTORIES, "--seed", "1", "--processes", "1"]) == 0
+    assert f"{HISTORIES} histories" in capsys.readouterr().out
     assert main(["--one", "3", "--trace"]) == 0
     out = capsys.readouterr().out
     assert "seed 3" in out
@@ -52,7 +55,10 @@ def test_the_command_runs_histories_and_shows_one(capsys: pytest.CaptureFixture[
 
 
 def test_a_failure_prints_its_seed_and_fails_the_command(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["--histories", "20", "--processes", "1", "--bug", "slots-deleted"]) == 1
+    assert (
+        main(["--histories", HISTORIES, "--processes", "1", "--bug", "tests.laboratory.planted_bugs:slots-deleted"])
+        == 1
+    )
     out = capsys.readouterr().out
     assert "was deleted" in out
     assert "replay: --one" in out

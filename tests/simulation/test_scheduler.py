@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from quire.lake.background import Background
+from quire.lake.upkeep.background import Background
 from quire.store import clock
 from quire.testing.simulation import Crashed, Process, Scheduler, SimulatedWorld, Stuck
 

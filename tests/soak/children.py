@@ -1,27 +1,14 @@
 """Processes that are killed and started again, many times.
 
-They are forked from a server process that has loaded the libraries and used none of them: a new one works after a
-fraction of a second, where a spawned one loads libraries for seconds.
+`quire.testing.processes` starts them within a fraction of a second.
 """
 
 from __future__ import annotations
 
-import multiprocessing
-import os
 import signal
-import sys
 from collections.abc import Callable, Sequence
 from multiprocessing.process import BaseProcess
 from typing import Any
-
-
-def context(*preload: str) -> Any:
-    """The way to start processes; the modules named are loaded once."""
-    # The server process finds its modules by this variable only.
-    os.environ["PYTHONPATH"] = os.pathsep.join(dict.fromkeys(p for p in sys.path if p))
-    found = multiprocessing.get_context("forkserver")
-    found.set_forkserver_preload(list(preload))
-    return found
 
 
 class Children:
@@ -32,6 +19,9 @@ class Children:
         self._running: dict[int, BaseProcess] = {}
         self.failed: list[str] = []
         """Processes that ended by themselves with an error."""
+
+    def __len__(self) -> int:
+        return len(self._arguments)
 
     def __enter__(self) -> Children:
         for number in range(len(self._arguments)):

@@ -1,8 +1,8 @@
 """Writers that may be killed at any moment, and a reader that looks for half of anything.
 
-A job writes its marker to three tables in one transaction with a token. It is in the writer's journal, on disk, before
-anything is sent and after the answer is there; whoever continues the journal after a kill takes up the last job again,
-with the same token.
+A job writes its marker to two Lance tables and two Delta tables in one transaction with a token. It is in the writer's
+journal, on disk, before anything is sent and after the answer is there; whoever continues the journal after a kill
+takes up the last job again, with the same token.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ import quire
 from quire.testing.crash import die
 from quire.testing.history import Journal
 
-TABLES = ("one", "two", "three")
+TABLES = ("one", "two", "three", "four")
+DELTA = ("two", "four")
 SCHEMA = pa.schema([("marker", pa.string()), ("writer", pa.int64())])
 
 
@@ -46,7 +47,7 @@ def create(place: Place) -> None:
     with quire.create(place.uri, storage_options=place.options) as lake:
         with lake.transaction("tables") as tx:
             for table in TABLES:
-                tx.create_table(table, schema=SCHEMA)
+                tx.create_table(table, schema=SCHEMA, format="delta" if table in DELTA else "lance")
 
 
 def write(number: int, place: Place) -> None:

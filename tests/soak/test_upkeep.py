@@ -7,6 +7,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+from tests.budget import budget
 from tests.soak import upkeep
 from tests.system.processes import together
 
@@ -32,8 +33,8 @@ def plan(request: pytest.FixtureRequest, tmp_path: Path, seconds: float) -> upke
         str(tmp_path / "notes"),
         seconds,
         older_than=5.0 if long else 1.0,
-        rewrites=20,
-        deleted=500 if long else 20,
+        rewrites=20 if long else budget(8, full=20),
+        deleted=500 if long else budget(8, full=20),
     )
 
 

@@ -22,10 +22,10 @@ from pyspark.sql.connect.session import SparkSession
 import quire
 import quire.spark
 from quire import pipeline
-from quire.formats.lance.work import LanceWork
-from quire.lake import publish
-from quire.lake.line import LiveBranch
-from quire.lake.verbs import TransactionTable
+from quire.formats.lance.staging.work import LanceWork
+from quire.lake.branch.live import LiveBranch
+from quire.lake.commit import attempt
+from quire.lake.commit.transaction_table import TransactionTable
 from quire.ledger.log import LogLedger
 
 TABLES = 20
@@ -72,7 +72,7 @@ def arm(stage: str, lake: Path) -> None:
     elif kind == "published":
         _after(LogLedger, "append", 1)
     elif kind == "staging":
-        _before(publish, "stage")
+        _before(attempt, "stage")
     elif kind == "publish":
         _before(LogLedger, "append")
     elif kind == "backfill":

@@ -69,12 +69,12 @@ class _Processes:
 
 
 class Connect(_Processes):
-    """A Spark Connect server with two cores. Its workers have every library, and Quire only when it is `installed`.
+    """A Spark Connect server with two cores. Its workers have every library, and Quire only by what a session sends.
 
     The process that runs a stream's function always has it: Spark starts that one without what a session has sent.
     """
 
-    def __init__(self, folder: Path, *, installed: bool = False) -> None:
+    def __init__(self, folder: Path) -> None:
         super().__init__(folder)
         (folder / "events").mkdir()
         port = free_port()
@@ -96,7 +96,7 @@ class Connect(_Processes):
         command += ["--class", "org.apache.spark.sql.connect.service.SparkConnectServer"]
         for key, value in settings.items():
             command += ["--conf", f"{key}={value}"]
-        process = self.start("connect", [*command, "spark-internal"], self._environment(installed))
+        process = self.start("connect", [*command, "spark-internal"], self._environment())
         wait_for(port, process, folder / "connect.log")
 
     def kept(self) -> bytes:
@@ -104,7 +104,7 @@ class Connect(_Processes):
         files = [self.folder / "connect.log", *(self.folder / "events").rglob("*")]
         return b"".join(file.read_bytes() for file in files if file.is_file())
 
-    def _environment(self, installed: bool) -> dict[str, str]:
+    def _environment(self) -> dict[str, str]:
         """A Python that knows what is installed, apart from packages that are installed as links to their sources."""
         python = self.folder / "python-without-quire"
         own = Path(quire.__file__).parents[1]
@@ -116,7 +116,6 @@ class Connect(_Processes):
         python.chmod(0o755)
         known = [importlib.util.find_spec(name) for name in ("pyspark", "lance", "grpc")]
         places = {str(Path(found.origin).parents[1]) for found in known if found and found.origin}
-        places |= {str(own)} if installed else set()
         return {
             "PYSPARK_PYTHON": str(python),
             "PYSPARK_DRIVER_PYTHON": str(python),

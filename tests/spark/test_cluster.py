@@ -21,7 +21,10 @@ from tests.spark.servers import Cluster
 
 import quire
 
-pytestmark = pytest.mark.timeout(900)  # three JVMs and their workers, beside whatever else the machine does
+pytestmark = [
+    pytest.mark.full,  # five JVMs; that a task which runs twice counts once, test_tasks.py shows without them
+    pytest.mark.timeout(900),  # they start beside whatever else the machine does
+]
 
 TABLES, ROWS = 3, 40_000
 

@@ -80,6 +80,7 @@ def test_every_statement_in_one_commit(filled: quire.Lake, remote: Any) -> None:
     assert ids(filled, "plain") == [7, 8]
 
 
+@pytest.mark.full
 def test_many_keys_are_shuffled(filled: quire.Lake, remote: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(quire.spark.SparkTable, "few", 0)
     with quire.spark.transaction(remote, filled) as tx:

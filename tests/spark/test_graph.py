@@ -18,9 +18,9 @@ import quire
 from quire.errors import EmbedderError, IntegrityError, InvalidInput, NotFound, QuireError, Refused
 from quire.graph.embed import HashEmbedder, OpenAIEmbedder
 from quire.graph.integrity.changes import catalog_of
-from quire.spark import graph as spark_graph
-from quire.spark.graph import inputs
-from quire.spark.graph.reading import portable
+from quire.graph.load.staged import inputs
+from quire.graph.load.staged.read_task import portable
+from quire.rowfiles import files as row_files
 
 SCHEMA = """
 node Person { name: String @key  age: I32?  since: Date?  @range(age, 0..150) }
@@ -96,11 +96,12 @@ def test_frames_are_loaded_by_type(both: tuple[quire.Graph, quire.Graph], spark:
         "Person": spark.createDataFrame([tuple(r.values()) for r in people], "name string, age int"),
         "Knows": spark.createDataFrame([tuple(r.values()) for r in knows], "`from` string, `to` string"),
     }
-    done = spark_graph.load(spark, there, frames)
+    done = there.load(frames, engine=spark)
     assert content(here) == content(there)
     assert done.rows == 17
 
 
+@pytest.mark.full
 def test_an_overwrite_replaces_the_types_that_come(
     both: tuple[quire.Graph, quire.Graph], spark: Any, tmp_path: Path
 ) -> None:
@@ -108,7 +109,7 @@ def test_an_overwrite_replaces_the_types_that_come(
     for graph in both:
         graph.load(written(tmp_path / "in", a=PEOPLE[:5]))
     source = written(tmp_path / "other", a=PEOPLE[10:12])
-    first, second = here.load(source, "overwrite"), spark_graph.load(spark, there, source, "overwrite")
+    first, second = here.load(source, "overwrite"), there.load(source, "overwrite", engine=spark)
     assert content(here) == content(there)
     assert first.types == second.types
     assert sorted(i["name"] for i in here.lake["node:Person"].indexes()) == sorted(
@@ -120,6 +121,7 @@ def told(violation: dict[str, Any]) -> tuple[Any, ...]:
     return tuple(violation.get(name) for name in ("type", "rule", "property", "file", "line"))
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     "bad",
     [
@@ -136,7 +138,7 @@ def test_what_is_wrong_is_told_as_in_this_process(
     here, there = both
     source = written(tmp_path / "in", a=PEOPLE, b=[PEOPLE[0] | {"data": {"name": "first"}}, bad])
     errors: list[QuireError] = []
-    for load in (lambda: here.load(source), lambda: spark_graph.load(spark, there, source)):
+    for load in (lambda: here.load(source), lambda: there.load(source, engine=spark)):
         with pytest.raises(IntegrityError) as caught:
             load()
         errors.append(caught.value)
@@ -147,6 +149,7 @@ def test_what_is_wrong_is_told_as_in_this_process(
     assert there.lake["node:Person"].count() == 0
 
 
+@pytest.mark.full
 def test_rows_that_break_a_rule_by_themselves_can_be_left_out(
     both: tuple[quire.Graph, quire.Graph], spark: Any, tmp_path: Path
 ) -> None:
@@ -154,10 +157,10 @@ def test_rows_that_break_a_rule_by_themselves_can_be_left_out(
     bad = [node("Person", name=f"old {i}", age=200 + i) for i in range(3)]
     source = written(tmp_path / "in", a=[*PEOPLE, *bad[:2]], b=bad[2:])
     with pytest.raises(IntegrityError):
-        spark_graph.load(spark, there, source, skip_rejects=2)
+        there.load(source, skip_rejects=2, engine=spark)
     rejects = tmp_path / "rejects"
     first = here.load(source, skip_rejects=True)
-    second = spark_graph.load(spark, there, source, skip_rejects=True, rejects=str(rejects))
+    second = there.load(source, skip_rejects=True, rejects=str(rejects), engine=spark)
     assert (second.rejected, second.types) == (first.rejected, first.types)
     assert content(here) == content(there)
     told = [json.loads(line) for file in sorted(rejects.glob("*.ndjson")) for line in file.read_text().splitlines()]
@@ -170,7 +173,7 @@ def test_rows_that_break_a_rule_by_themselves_can_be_left_out(
 
 def test_a_dry_run_changes_nothing(both: tuple[quire.Graph, quire.Graph], spark: Any, tmp_path: Path) -> None:
     _, there = both
-    done = spark_graph.load(spark, there, written(tmp_path / "in", a=PEOPLE), dry_run=True)
+    done = there.load(written(tmp_path / "in", a=PEOPLE), dry_run=True, engine=spark)
     assert (done.rows, done.dry_run, done.receipt) == (30, True, None)
     assert there.lake["node:Person"].count() == 0
 
@@ -180,12 +183,12 @@ def test_sources_that_executors_cannot_read_are_refused(
 ) -> None:
     _, there = both
     with pytest.raises(InvalidInput):
-        spark_graph.load(spark, there, PEOPLE)
+        there.load(PEOPLE, engine=spark)
     with pytest.raises(NotFound, match="nix.jsonl"):
-        spark_graph.load(spark, there, str(tmp_path / "nix.jsonl"))
+        there.load(str(tmp_path / "nix.jsonl"), engine=spark)
     with pytest.raises(InvalidInput):
-        spark_graph.load(spark, there, spark.range(1))
-    with pytest.raises(InvalidInput, match="no engine"):
+        there.load(spark.range(1), engine=spark)
+    with pytest.raises(InvalidInput, match="is not an engine"):
         there.load(PEOPLE, engine="sparc")
 
 
@@ -237,6 +240,7 @@ def test_frames_are_typed_as_arrow_data_is(tmp_path: Path, spark: Any) -> None:
         assert blobs[0].read() == blobs[1].read()
 
 
+@pytest.mark.full
 def test_columns_of_a_frame_that_do_not_fit_are_told_once(both: tuple[quire.Graph, quire.Graph], spark: Any) -> None:
     _, there = both
     frame = spark.range(10).selectExpr("cast(id as string) as nam")
@@ -266,30 +270,34 @@ def test_an_embedder_is_held_to_the_schema_and_its_errors_are_told(tmp_path: Pat
     with pytest.raises(EmbedderError, match="away"):
         graph.load(source, engine=spark)
     graph.embedder = HashEmbedder(4)
-    seen: list[tuple[str, int]] = []
-    done = graph.load(source, engine=spark, progress=lambda name, rows: seen.append((Path(name).name, rows)))
+    seen: list[tuple[str, int, int | None]] = []
+    done = graph.load(
+        source, engine=spark, progress=lambda what, done, total: seen.append((Path(what).name, done, total))
+    )
     assert done.types["Doc"].unembedded == 0
     assert graph.lake["node:Doc"].to_pylist()[0]["vec"] == pytest.approx(HashEmbedder(4).embed(["tea"])[0])
-    assert seen[-2:] == [("embedding Doc.vec", 1), ("a.jsonl", 1)]
-    assert set(seen[:-2]) == {("0 of 1 parts", 0), ("1 of 1 parts", 0)}
+    assert seen[-2:] == [("embedding Doc.vec", 1, None), ("a.jsonl", 1, None)]
+    assert set(seen[:-2]) == {("tasks", 0, 1), ("tasks", 1, 1)}
 
 
 def test_a_large_file_is_read_by_several_tasks_and_every_line_keeps_its_number(
     both: tuple[quire.Graph, quire.Graph], spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     here, there = both
-    monkeypatch.setattr(inputs, "SHARE", 700)
+    monkeypatch.setattr(row_files, "SHARE", 700)
     rows = [node("Person", name=f"p{i}", age=i) for i in range(100)]
     lines = [json.dumps(row, separators=(", \r", ":")) for row in rows]  # a lone \r is white space of JSON
     lines[40:40] = ["", "no json at all", json.dumps(node("Person", name="old", age=900))]
     source = tmp_path / "people.jsonl"
     source.write_bytes("\ufeff".encode() + "\r\n".join(lines).encode())  # and the last line has no end
     assert len(taken := inputs.taken_apart(spark, inputs.inputs_of(str(source), catalog(there))[0].parts)) > 5
-    assert taken[-1].share is not None
-    assert 80 < taken[-1].share.before < 103
+    assert taken[-1].data.share is not None
+    assert 80 < taken[-1].data.share.before < 103
     seen: dict[str, int] = {}
     told = [
-        one.load(str(source), engine=engine, skip_rejects=2, progress=seen.__setitem__)
+        one.load(
+            str(source), engine=engine, skip_rejects=2, progress=lambda what, done, total: seen.update({what: done})
+        )
         for one, engine in ((here, "local"), (there, spark))
     ]
     assert [[(v.line, v.rule) for v in done.violations] for done in told] == [[(42, "json"), (43, "range")]] * 2
@@ -298,11 +306,12 @@ def test_a_large_file_is_read_by_several_tasks_and_every_line_keeps_its_number(
     assert seen[str(source)] == 101
 
 
+@pytest.mark.full
 def test_row_groups_of_a_large_file_are_read_by_several_tasks(
     both: tuple[quire.Graph, quire.Graph], spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     _, there = both
-    monkeypatch.setattr(inputs, "SHARE", 100)
+    monkeypatch.setattr(row_files, "SHARE", 100)
     table = pa.table({"name": [f"p{i}" for i in range(50)], "age": pa.array([*range(49), 900], pa.int32())})
     pq.write_table(table, tmp_path / "Person.parquet", row_group_size=10)
     with pytest.raises(IntegrityError) as caught:
@@ -339,4 +348,4 @@ def test_a_service_is_asked_by_tasks_with_the_key_that_nobody_sees(tmp_path: Pat
         graph.load(source, engine=spark)
     assert {header["Authorization"] for header in service.headers} == {"Bearer secret-key"}
     assert graph.lake["node:Doc"].to_pylist()[0]["vec"] == pytest.approx(HashEmbedder(4).embed(["tea"])[0])
-    assert "secret-key" not in repr(portable(graph.embedder))
+    assert "secret-key" not in repr(portable(spark, graph.embedder))

@@ -10,8 +10,8 @@ import pytest
 import quire
 import quire.spark
 from quire.errors import Conflict, IntegrityError, QuireError
-from quire.spark.graph.rules import Judge
-from quire.spark.writing import SparkTable
+from quire.graph.integrity.task_judge import TaskJudge
+from quire.spark.write import SparkTable
 
 SCHEMA = """
 node Person { name: String @key  age: I32?  mood: enum(happy, sad)?  @range(age, 0..150) }
@@ -38,8 +38,8 @@ def judged(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> l
     if request.param == "shuffled":
         monkeypatch.setattr(SparkTable, "few", 0)
     for name in ("__call__", "alone"):
-        real = getattr(Judge, name)
-        monkeypatch.setattr(Judge, name, lambda *given, n=name, r=real: (asked.append(n), r(*given))[1])
+        real = getattr(TaskJudge, name)
+        monkeypatch.setattr(TaskJudge, name, lambda *given, n=name, r=real: (asked.append(n), r(*given))[1])
     return asked
 
 
@@ -56,6 +56,7 @@ def refused(spark: Any, graph: quire.Graph, people: list[Any], knows: list[Any])
     return {(v["type"], v["rule"], v["id"]) for v in caught.value.fields["violations"]}
 
 
+@pytest.mark.sampled(1)
 def test_rows_that_keep_the_rules_are_committed(spark: Any, graph: quire.Graph, judged: list[str]) -> None:
     people = spark.createDataFrame([("x", "x", 1, "sad"), ("y", "y", None, None)], PEOPLE)
     knows = spark.createDataFrame([("k1", "x", "y", None), ("k2", "x", "p0", "old")], KNOWS)
@@ -69,12 +70,13 @@ def test_rows_that_keep_the_rules_are_committed(spark: Any, graph: quire.Graph, 
 
 
 def test_few_rows_are_looked_at_by_the_driver(spark: Any, graph: quire.Graph, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Judge, "__call__", lambda *_: pytest.fail("a job for two rows"))
-    monkeypatch.setattr(Judge, "alone", lambda *_: pytest.fail("a job for two rows"))
+    monkeypatch.setattr(TaskJudge, "__call__", lambda *_: pytest.fail("a job for two rows"))
+    monkeypatch.setattr(TaskJudge, "alone", lambda *_: pytest.fail("a job for two rows"))
     assert refused(spark, graph, [("x", "x", 151, None)], []) == {("Person", "range", "x")}
     assert refused(spark, graph, [], [("k", "p0", "nobody", None)]) == {("Knows", "end", "k")}
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("people", "knows", "expected"),
     [
@@ -96,6 +98,7 @@ def test_rows_that_break_a_rule_are_refused(
         assert found == expected
 
 
+@pytest.mark.sampled(1)
 def test_a_node_is_not_deleted_from_under_its_edges(spark: Any, graph: quire.Graph, judged: list[str]) -> None:
     with pytest.raises(QuireError) as caught, quire.spark.transaction(spark, graph.lake) as tx:
         tx["node:Person"].delete(spark.createDataFrame([("p1",)], "id string"))
@@ -103,6 +106,7 @@ def test_a_node_is_not_deleted_from_under_its_edges(spark: Any, graph: quire.Gra
     assert graph.table("Person").count() == 5
 
 
+@pytest.mark.sampled(1)
 def test_a_rival_that_takes_an_end_away_is_met(spark: Any, graph: quire.Graph, judged: list[str]) -> None:
     tx = quire.spark.transaction(spark, graph.lake)
     tx["edge:Knows"].append(spark.createDataFrame([("k", "p3", "p4", None)], KNOWS))

@@ -10,7 +10,7 @@ import pytest
 
 import quire
 from quire.errors import IntegrityError
-from quire.spark.graph.load import Load
+from quire.graph.load.staged.staging import Staged
 
 SCHEMA = """
 node Person { name: String @key }
@@ -34,11 +34,12 @@ def made(folder: Path) -> quire.Graph:
     return graph
 
 
-@pytest.mark.parametrize("few", [Load.few, 0], ids=["in one task", "shuffled"])
+@pytest.mark.sampled(1)
+@pytest.mark.parametrize("few", [Staged.few, 0], ids=["in one task", "shuffled"])
 def test_both_engines_know_rows_by_the_same(
     tmp_path: Path, spark: Any, monkeypatch: pytest.MonkeyPatch, few: int
 ) -> None:
-    monkeypatch.setattr(Load, "few", few)
+    monkeypatch.setattr(Staged, "few", few)
     file = tmp_path / "in.jsonl"
     file.write_text("".join(json.dumps(row) + "\n" for row in SECOND))
     answers = []

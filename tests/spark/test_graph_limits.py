@@ -10,9 +10,9 @@ import pytest
 
 import quire
 from quire.errors import IntegrityError
-from quire.graph.integrity import Found
+from quire.graph.integrity import Violations
 
-load = importlib.import_module("quire.spark.graph.load")  # the package has a function of that name
+loading = importlib.import_module("quire.graph.load.load")  # the package has a function of that name
 
 
 def test_the_driver_hears_of_no_more_rows_than_decide(
@@ -26,13 +26,13 @@ def test_the_driver_hears_of_no_more_rows_than_decide(
     source = {"P": str(tmp_path / "p.csv"), "K": str(tmp_path / "k.csv")}
     heard: list[int] = []
 
-    def listening(*args: Any, **options: Any) -> Found:
+    def listening(*args: Any, **options: Any) -> Violations:
         found = check(*args, **options)
         heard.append(len(found.violations))
         return found
 
-    check = load.check
-    monkeypatch.setattr(load, "check", listening)
+    check = loading.check
+    monkeypatch.setattr(loading, "check", listening)
     with pytest.raises(IntegrityError) as caught:
         graph.load(source, engine=spark, skip_rejects=4)
     assert (max(heard), caught.value.fields["count"]) == (5, 5)

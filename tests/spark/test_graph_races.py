@@ -7,19 +7,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.spark.graphs import edge, node, person, prepared, written
+from tests.graph.load.twice import edge, node, person, prepared, written
 
 import quire
 from quire.errors import Conflict, IntegrityError
 from quire.graph.embed import HashEmbedder
 from quire.graph.integrity import validator
-from quire.graph.integrity.changes import catalog_of
-from quire.lake.transaction import Transaction
-from quire.spark.graph.inputs import inputs_of
-from quire.spark.graph.load import Load
-from quire.spark.graph.reading import How
-from quire.spark.graph.rejects import Folder
-from quire.spark.graph.rules import Judge
+from quire.graph.integrity.task_judge import TaskJudge
+from quire.graph.load import load
+from quire.graph.load.staged.staging import Staged
+from quire.lake.commit.transaction import Transaction
 
 
 @pytest.fixture
@@ -29,7 +26,7 @@ def graph(tmp_path: Path) -> quire.Graph:
 
 @pytest.fixture
 def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Who looked at rows: the judge on Spark at rows together, this process at rows by themselves."""
+    """Who looked at rows: tasks at rows together, this process at rows by themselves."""
     seen: list[str] = []
 
     def watched(name: str, real: Callable[..., Any]) -> Callable[..., Any]:
@@ -39,7 +36,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
         return call
 
-    monkeypatch.setattr(Judge, "__call__", watched("judge", Judge.__call__))
+    monkeypatch.setattr(TaskJudge, "__call__", watched("judge", TaskJudge.__call__))
     monkeypatch.setattr(validator, "_check_rows", watched("rows", validator._check_rows))
     return seen
 
@@ -47,8 +44,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 def staged(spark: Any, graph: quire.Graph, folder: Path, rows: list[Any], mode: Any = "append") -> Transaction:
     """A load that has run and is not published yet."""
     tx = graph.lake.transaction("load", fresh=True)
-    running = Load(spark, tx, mode, How(20, False, Folder(None, "x")), embedder=graph.embedder)
-    running.run(inputs_of(written(folder / "in", [rows]), catalog_of(tx), None, None, None))
+    load(tx, written(folder / "in", [rows]), mode, session=spark, embedder=graph.embedder, complete=True)
     return tx
 
 
@@ -67,6 +63,7 @@ def test_nothing_is_looked_at_twice_when_nothing_has_moved(
     assert graph.lake["edge:Likes"].count() == 2
 
 
+@pytest.mark.full
 def test_an_overwrite_is_not_looked_at_twice_either(
     graph: quire.Graph, spark: Any, tmp_path: Path, asked: list[str]
 ) -> None:
@@ -95,6 +92,7 @@ def test_an_edge_loses_against_the_removal_of_its_end(graph: quire.Graph, spark:
     assert graph.lake["edge:Likes"].count() == 1
 
 
+@pytest.mark.full
 def test_the_removal_of_a_node_loses_against_an_edge_to_it(graph: quire.Graph, spark: Any, tmp_path: Path) -> None:
     everybody = [person(f"p{i}", email=f"p{i}@x") for i in range(5)]  # without p5
     tx = staged(spark, graph, tmp_path, everybody, "overwrite")
@@ -104,6 +102,7 @@ def test_the_removal_of_a_node_loses_against_an_edge_to_it(graph: quire.Graph, s
     assert graph.lake["node:Person"].count() == 6
 
 
+@pytest.mark.full
 def test_what_is_unique_loses_against_a_rival(graph: quire.Graph, spark: Any, tmp_path: Path) -> None:
     tx = staged(spark, graph, tmp_path, [person("a", email="same@x")])
     rival(graph, 'query m() { insert Person { name: "b", city: "Bonn", email: "same@x" } }')
@@ -111,11 +110,12 @@ def test_what_is_unique_loses_against_a_rival(graph: quire.Graph, spark: Any, tm
         tx.commit()
 
 
-@pytest.mark.parametrize("few", [Load.few, 0])
+@pytest.mark.sampled(1)
+@pytest.mark.parametrize("few", [Staged.few, 0])
 def test_a_partial_merge_keeps_what_a_rival_wrote(
     graph: quire.Graph, spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, few: int
 ) -> None:
-    monkeypatch.setattr(Load, "few", few)
+    monkeypatch.setattr(Staged, "few", few)
     tx = staged(spark, graph, tmp_path, [node("Person", name="p0", age=77), node("Person", name="p1", age=78)], "merge")
     rival(graph, 'query m() { update Person set { city: "Paris" } where name = "p0" }')
     receipt = tx.commit()
@@ -124,9 +124,10 @@ def test_a_partial_merge_keeps_what_a_rival_wrote(
     assert (rows["p0"], rows["p1"]) == ((77, "Paris"), (78, "Ulm"))
 
 
+@pytest.mark.full
 def test_a_partial_row_whose_other_half_is_removed_is_refused(graph: quire.Graph, spark: Any, tmp_path: Path) -> None:
     tx = staged(spark, graph, tmp_path, [node("Person", name="p5", age=77)], "merge")
     rival(graph, 'query m() { delete Person where name = "p5" }')
-    with pytest.raises(IntegrityError, match="required and missing, for it is new"):
+    with pytest.raises(IntegrityError, match="is new and lacks"):
         tx.commit()
     assert graph.lake["node:Person"].count() == 5

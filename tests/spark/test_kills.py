@@ -10,7 +10,6 @@ import multiprocessing
 import os
 import shutil
 import signal
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +23,6 @@ pytest.importorskip("grpc", reason="Spark Connect needs grpcio: pip install 'qui
 
 from tests.spark import drivers
 from tests.spark.drivers import AFTER, BEFORE, TABLES
-from tests.spark.servers import Connect
 
 pytestmark = pytest.mark.timeout(900)  # a machine that is busy with other tests takes its time to fork and to plan
 
@@ -33,9 +31,9 @@ KEYED = (13,)
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Connect]:
-    with Connect(tmp_path_factory.mktemp("connect"), installed=True) as running:
-        yield running
+def server(spark: Any) -> str:
+    """The address of the session of all tests, which outlives the drivers."""
+    return f"sc://127.0.0.1:{spark.conf.get('spark.connect.grpc.binding.port')}"
 
 
 @pytest.fixture(scope="module")
@@ -79,10 +77,10 @@ EVERYTHING = {f"t{n}": list(range(n * 1000, n * 1000 + ROWS)) for n in range(TAB
 
 
 @pytest.fixture
-def given(server: Connect, prepared: Path, tmp_path: Path) -> list[str]:
+def given(server: str, prepared: Path, tmp_path: Path) -> list[str]:
     """What a driver is told: the server, a lake of its own, the files and a token."""
     uri = str(shutil.copytree(prepared / "lake", tmp_path / "lake"))
-    return [server.url, uri, str(prepared / "files"), quire.token()]
+    return [server, uri, str(prepared / "files"), quire.token()]
 
 
 def check(given: list[str]) -> None:
@@ -93,7 +91,8 @@ def check(given: list[str]) -> None:
     assert lake.verify().ok
 
 
-@pytest.mark.parametrize("stages", [BEFORE[n : n + 7] for n in range(0, len(BEFORE), 7)], ids=lambda s: s[0])
+@pytest.mark.sampled(1)
+@pytest.mark.parametrize("stages", [BEFORE[n::15] for n in range(15)], ids=lambda s: s[0])
 def test_drivers_that_die_before_the_commit_change_nothing(forks: Any, given: list[str], stages: list[str]) -> None:
     """One after the other, each a stage further, all with the token of the first; then one completes the load."""
     for stage in stages:
@@ -104,6 +103,7 @@ def test_drivers_that_die_before_the_commit_change_nothing(forks: Any, given: li
     check(given)
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("stage", AFTER)
 def test_a_driver_that_dies_after_the_commit_has_loaded_everything(forks: Any, given: list[str], stage: str) -> None:
     assert ran(forks, *given, stage) == -signal.SIGKILL
@@ -112,6 +112,7 @@ def test_a_driver_that_dies_after_the_commit_has_loaded_everything(forks: Any, g
     check(given)
 
 
+@pytest.mark.full
 @pytest.mark.slow
 @pytest.mark.skipif(not os.environ.get("QUIRE_SPARK_CLUSTER"), reason="make spark-cluster runs it, in minutes")
 @pytest.mark.parametrize("stage", BEFORE)

@@ -26,7 +26,7 @@ from quire.errors import InvalidQuery
 from quire.graph import query as local
 from quire.graph.graph import Graph
 from quire.graph.language import bind, check, parse
-from quire.spark import query_run
+from quire.spark.graph_query import run
 
 GRAPHS = int(os.environ.get("QUIRE_SPARK_DIFFERENTIAL", "4"))
 SEED = int(os.environ.get("QUIRE_SEED", "1"))
@@ -43,6 +43,7 @@ def graph_of(world: World, folder: Path) -> Graph:
     return graph
 
 
+@pytest.mark.full
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
 def test_spark_answers_as_this_process_and_as_plain_loops_do(spark: Any, tmp_path: Path) -> None:
@@ -84,7 +85,7 @@ def compare(spark: Any, graph: Graph, world: World, asked: Asked, reduce: bool, 
     shown = f"{world.schema}\n{world.rows}\n{asked.text}\n{asked.values}\nreduce={reduce}"
     seen["asked"] += 1
     try:
-        found = query_run.run(spark, checked, snapshot, values, reduce=reduce).to_arrow()
+        found = run.run(spark, checked, snapshot, values, reduce=reduce).to_arrow()
     except InvalidQuery as error:
         seen["failed"] += 1
         if error.fields.get("reason") and (expected is None or naive.may_fail):

@@ -162,6 +162,7 @@ def test_credentials_reach_executors_and_nobody_else(s3: SeaweedFS, tmp_path: Pa
     assert quire.open(s3.uri("spark"), storage_options=s3.options)["t"].count() == 998
 
 
+@pytest.mark.full
 def test_the_format_uses_the_environment(s3: SeaweedFS, tmp_path: Path) -> None:
     lake = quire.create(s3.uri("format"), storage_options=s3.options)
     schema = pa.schema([("id", pa.int64()), ("name", pa.string()), ("v", pa.list_(pa.float32(), 1))])

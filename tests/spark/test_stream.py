@@ -137,6 +137,7 @@ def test_a_batch_is_written_again_when_a_rival_was_first(tables: quire.Lake, spa
     assert tables["devices"].to_pylist() == [{"device": "a", "last": 7}]
 
 
+@pytest.mark.full
 def test_two_sinks_of_one_stream_write_a_batch_once(tables: quire.Lake, spark: Any) -> None:
     """Two processes that both believe that a batch is theirs, at the same moment."""
     both = threading.Barrier(2, timeout=120)
@@ -155,6 +156,7 @@ def test_two_sinks_of_one_stream_write_a_batch_once(tables: quire.Lake, spark: A
     assert commits(tables) == ["s:0"]
 
 
+@pytest.mark.full
 def test_a_new_checkpoint_begins_again_under_a_new_name(tables: quire.Lake, spark: Any, tmp_path: Path) -> None:
     arrive(tmp_path / "in", 1)
     drain(spark, tables, tmp_path / "in", tmp_path / "first")
@@ -189,6 +191,7 @@ drain(spark, quire.open(lake), Path(folder), Path(checkpoint), before if when ==
 """
 
 
+@pytest.mark.full
 def test_a_driver_that_is_killed_loses_and_repeats_nothing(tables: quire.Lake, spark: Any, tmp_path: Path) -> None:
     """Once before a commit, and once between a commit and Spark's own record of it."""
     for number in (1, 2):

@@ -12,9 +12,11 @@ import pytest
 import quire
 import quire.spark
 from quire.errors import DuplicateKeys, InvalidInput, KeyConflict, QuireError
-from quire.formats.lance import tasks
+from quire.formats import tasks
+from quire.formats.tasks import grouped
+from quire.lake import engines
+from quire.lake.key_files import KeyFiles
 from quire.spark import jobs
-from quire.spark.keys import KeyFiles, grouped
 
 
 def failing(how: str, marker: Path) -> Any:
@@ -39,6 +41,7 @@ def failing(how: str, marker: Path) -> Any:
     return run
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("how", ["raise", "kill"])
 def test_a_task_that_is_run_again_counts_once(lake: quire.Lake, spark: Any, tmp_path: Path, how: str) -> None:
     marker = tmp_path / "failed"
@@ -73,6 +76,7 @@ def written_here() -> int:
     return int(next(line for line in lines if line.startswith("wchar")).split()[1])
 
 
+@pytest.mark.full
 @pytest.mark.skipif(not Path("/proc/self/io").exists(), reason="needs the accounts of /proc")
 def test_what_the_driver_writes_does_not_follow_the_data(lake: quire.Lake, spark: Any) -> None:
     """Every byte of every data file passes through an executor: the system's own accounts say so."""
@@ -119,7 +123,7 @@ def test_an_error_of_a_task_comes_as_the_class_that_it_was(spark: Any) -> None:
 
 @pytest.mark.parametrize("error", [InvalidInput("a"), DuplicateKeys("b", next="c", table="t"), QuireError("d")])
 def test_errors_survive_the_way(error: QuireError) -> None:
-    back = jobs.rebuilt(error.to_dict())
+    back = engines.rebuilt(error.to_dict())
     assert type(back) is type(error)
     assert back.to_dict() == error.to_dict()
 
@@ -134,7 +138,7 @@ def test_keys_are_compared_in_rounds_where_there_is_no_spark(lake: quire.Lake, u
         def keys(rows: list[tuple[int, str]], few: int) -> KeyFiles:
             data = pa.table({"id": [i for i, _ in rows], "kind": [k for _, k in rows]})
             fragments, count = tasks.write_rows(tasks.Output(place, "t", on), data.to_batches(max_chunksize=5))
-            return KeyFiles(None, place, tuple(tasks.paths_of(fragments)), on, count, "t", unique, few)
+            return KeyFiles(None, place, tuple(tasks.paths_of(place, fragments)), on, count, "t", unique, few)
 
         some = [(i, str(i % 7)) for i in range(40, 60)]
         whole, shared = keys(some, 1000).seek(place, None), keys(some, 8).seek(place, None)

@@ -73,6 +73,7 @@ def test_views_that_would_replace_one_another_are_refused(spark: Any, lake: quir
     assert spark.sql("select x from docs").collect() == [(2,)]
 
 
+@pytest.mark.full
 def test_an_upsert_of_some_columns_by_keys_that_are_not_unique_is_refused(spark: Any, lake: quire.Lake) -> None:
     lake.create_table("t", pa.table({"id": [1, 1, 2, 3, 3], "a": [1, 2, 3, 4, 5], "b": [1, 2, 3, 4, 5]}))
     with pytest.raises(KeyConflict) as here, lake.transaction() as local:
@@ -85,6 +86,7 @@ def test_an_upsert_of_some_columns_by_keys_that_are_not_unique_is_refused(spark:
     assert counts == {"inserted": 0, "updated": 1}
 
 
+@pytest.mark.full
 def test_keys_in_errors_are_told_alike(spark: Any, lake: quire.Lake) -> None:
     days = pa.table({"id": pa.array([dt.date(2026, 1, 1)])})
     lake.create_table("t", days, key="id")
@@ -97,7 +99,7 @@ def test_keys_in_errors_are_told_alike(spark: Any, lake: quire.Lake) -> None:
 
 
 def test_what_a_task_fails_with_is_raised_as_what_it_was(spark: Any) -> None:
-    def work(number: int) -> jobs.Answer:
+    def work(number: int) -> Any:
         raise StorageError("The store is\ndown.", next="Wait.", retryable=True, place="there")
 
     with pytest.raises(StorageError) as caught:
@@ -112,6 +114,7 @@ def test_what_a_task_fails_with_is_raised_as_what_it_was(spark: Any) -> None:
     assert caught.value.__cause__ is not None
 
 
+@pytest.mark.full
 def test_files_that_are_gone_are_told_alike(spark: Any, lake: quire.Lake) -> None:
     lake.create_table("gone", pa.table({"id": [1, 2]}), key="id")
     for file in Path(lake["gone"].parts()[0].uri, "data").iterdir():
@@ -123,6 +126,7 @@ def test_files_that_are_gone_are_told_alike(spark: Any, lake: quire.Lake) -> Non
     assert far.value.kind == local.value.kind
 
 
+@pytest.mark.full
 def test_the_token_of_a_write_is_read_as_on_the_command_line(spark: Any, lake: quire.Lake) -> None:
     lake.create_table("t", schema=pa.schema([("id", pa.int64())]), key="id")
     writer = spark.createDataFrame([(1,)], "id long").write.format("quire").option("lake", lake.uri).mode("append")

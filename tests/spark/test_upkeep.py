@@ -14,9 +14,9 @@ import pytest
 
 import quire
 from quire.errors import AlreadyExists, ColumnNotFound, InvalidInput, Unsupported
-from quire.formats.lance import building, indexes
+from quire.formats.lance.indexes import build, distributed
 from quire.lake import engines
-from quire.lake import parts as parts_module
+from quire.lake import engines as parts_module
 
 WORDS = ["lake", "river", "sea", "pond", "brook"]
 
@@ -88,10 +88,10 @@ def test_optimize_does_the_same_on_both_engines(both: tuple[quire.Lake, quire.La
     assert there.verify().ok
 
 
-def test_what_was_optimized_answers_from_its_indexes(both: tuple[quire.Lake, quire.Lake], spark: Any) -> None:
+def test_what_was_optimized_answers_from_its_indexes(both: tuple[quire.Lake, quire.Lake], engine: Any) -> None:
     _, there = both
     before = there.snapshot()
-    there.optimize(engine=spark)
+    there.optimize(engine=engine)
     for where in ("id = 77", "id between 30 and 50"):
         assert sorted_rows(there["t1"].scan(filter=where)) == sorted_rows(before["t1"].scan(filter=where))
     assert {r["id"] for r in there["t0"].search("river", limit=200).to_pylist()} == {
@@ -100,7 +100,7 @@ def test_what_was_optimized_answers_from_its_indexes(both: tuple[quire.Lake, qui
     with there.transaction() as tx:
         tx["t1"].upsert(rows(150, 170))
         tx["t1"].delete("id < 20")
-    there.optimize(engine=spark, deleted=0.0)
+    there.optimize(engine=engine, deleted=0.0)
     assert sorted(r["id"] for r in there["t1"].to_pylist()) == [i for i in range(20, 170) if i % 8 or i >= 150]
     assert all(ix["rows_unindexed"] == 0 for ix in there["t1"].indexes())
 
@@ -112,7 +112,7 @@ def test_the_driver_writes_no_data_or_index_file(
         raise AssertionError("the driver does the long work")
 
     monkeypatch.setattr(lance.LanceDataset, "create_index_uncommitted", never)
-    monkeypatch.setattr("quire.formats.lance.compact.run", never)
+    monkeypatch.setattr("quire.formats.lance.compaction.plan.run", never)
     done = both[1].optimize(engine=spark)
     assert [t.outcome for t in done.tables] == ["optimized"] * 3
     with both[1].transaction() as tx:
@@ -120,7 +120,7 @@ def test_the_driver_writes_no_data_or_index_file(
     assert both[1]["t0"].count("cat = 'c1'") == len([i for i in range(160) if i % 5 == 1 and i % 7])
 
 
-def test_all_tables_are_one_job(tmp_path: Path, spark: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_all_tables_are_one_job(tmp_path: Path, engine: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     lake = filled(tmp_path / "lake", tables=17)
     jobs: list[int] = []
     run = parts_module.tasks_on
@@ -133,15 +133,15 @@ def test_all_tables_are_one_job(tmp_path: Path, spark: Any, monkeypatch: pytest.
         return tasks
 
     monkeypatch.setattr(parts_module, "tasks_on", counting)
-    done = lake.optimize(engine=spark)
+    done = lake.optimize(engine=engine)
     assert {t.outcome for t in done.tables} == {"optimized"}
     assert jobs == [17, 18]  # all fragments, then all indexes
     assert len(done.commits) == 2  # 16 tables share a commit, as ever
 
 
-def test_a_dry_run_plans_and_writes_nothing(both: tuple[quire.Lake, quire.Lake], spark: Any) -> None:
+def test_a_dry_run_plans_and_writes_nothing(both: tuple[quire.Lake, quire.Lake], engine: Any) -> None:
     here, there = both
-    assert reported(here.optimize(dry_run=True)) == reported(there.optimize(dry_run=True, engine=spark))
+    assert reported(here.optimize(dry_run=True)) == reported(there.optimize(dry_run=True, engine=engine))
     assert len(list(there.log())) == 6
 
 
@@ -172,6 +172,7 @@ def die() -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("how", [fail, die])
 def test_a_task_that_fails_after_it_wrote_is_run_again(
     both: tuple[quire.Lake, quire.Lake], spark: Any, tmp_path: Path, how: Any, monkeypatch: pytest.MonkeyPatch
@@ -203,19 +204,19 @@ def test_a_task_that_fails_after_it_wrote_is_run_again(
     assert there.verify().ok
 
 
-def test_a_table_that_fails_leaves_the_others_alone(both: tuple[quire.Lake, quire.Lake], spark: Any) -> None:
+def test_a_table_that_fails_leaves_the_others_alone(both: tuple[quire.Lake, quire.Lake], engine: Any) -> None:
     here, there = both
     for lake in both:
         place = Path(lake.uri) / lake["t1"].describe()["location"] / "data"
         for file in place.iterdir():
             file.write_bytes(b"")
-    a, b = here.optimize(), there.optimize(engine=spark)
+    a, b = here.optimize(), there.optimize(engine=engine)
     assert [t.outcome for t in a.tables] == [t.outcome for t in b.tables] == ["optimized", "failed", "optimized"]
     assert b["t1"].detail
 
 
 def test_rows_that_rivals_write_meanwhile_are_kept(
-    both: tuple[quire.Lake, quire.Lake], spark: Any, monkeypatch: pytest.MonkeyPatch
+    both: tuple[quire.Lake, quire.Lake], engine: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     _, lake = both
     other = quire.open(lake.uri)
@@ -233,7 +234,7 @@ def test_rows_that_rivals_write_meanwhile_are_kept(
         return found
 
     monkeypatch.setattr(parts_module, "answers", meanwhile)
-    done = lake.optimize(engine=spark)
+    done = lake.optimize(engine=engine)
     assert {t.outcome for t in done.tables} <= {"optimized", "busy"}
     assert sorted(r["id"] for r in lake["t0"].to_pylist()) == [
         i for i in [*range(160), *range(500, 510)] if i % 7 or i >= 500
@@ -244,6 +245,7 @@ def test_rows_that_rivals_write_meanwhile_are_kept(
     assert lake.verify().ok
 
 
+@pytest.mark.full
 def test_auto_goes_by_the_bytes_that_are_rewritten(
     both: tuple[quire.Lake, quire.Lake], spark: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -260,16 +262,16 @@ def test_auto_goes_by_the_bytes_that_are_rewritten(
     assert used
 
 
-def test_an_engine_that_is_none(both: tuple[quire.Lake, quire.Lake], spark: Any) -> None:
-    with pytest.raises(InvalidInput, match="no engine"):
+def test_an_engine_that_is_none(both: tuple[quire.Lake, quire.Lake], engine: Any) -> None:
+    with pytest.raises(InvalidInput, match="is not an engine"):
         both[0].optimize(engine="cluster")
     memory = quire.create("memory://no-upkeep-elsewhere")
     memory.create_table("t", rows(0, 3))
     with memory.transaction() as tx:
         tx["t"].append(rows(3, 6))
-    assert memory.optimize(engine=spark)["t"].outcome == "failed"
-    with pytest.raises(Unsupported, match="memory of this process"), memory.transaction() as tx:
-        tx["t"].create_index("id", engine=spark)
+    assert memory.optimize(engine=engine)["t"].outcome == "failed"
+    with pytest.raises(Unsupported, match="other processes cannot read it"), memory.transaction() as tx:
+        tx["t"].create_index("id", engine=engine)
 
 
 # -- indexes -----------------------------------------------------------------------------------------------------------
@@ -308,15 +310,16 @@ def used(lake: quire.Lake, where: str) -> bool:
     return "ScalarIndexQuery" in lake["t"]._view().handle.scanner(filter=where).explain_plan()
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("parts", [1, 4], ids=["whole", "parts"])
 @pytest.mark.parametrize(("column", "kind", "where"), SCALAR)
 def test_an_index_built_by_tasks_answers_as_without_it(
-    branch: quire.Lake, spark: Any, column: str, kind: str, where: str, parts: int, monkeypatch: pytest.MonkeyPatch
+    branch: quire.Lake, engine: Any, column: str, kind: str, where: str, parts: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(building, "PART_ROWS", 4000 // parts)
+    monkeypatch.setattr(distributed, "PART_ROWS", 4000 // parts)
     before = branch.snapshot()
     with branch.transaction() as tx:
-        tx["t"].create_index(column, kind, engine=spark)
+        tx["t"].create_index(column, kind, engine=engine)
     assert tx.receipt is not None
     assert tx.receipt.tables["t"].ops == ("index",)
     assert used(branch, where)
@@ -328,7 +331,7 @@ def test_an_index_built_by_tasks_answers_as_without_it(
     assert sorted(segment.fragment_ids) == [n for n, _ in branch["t"].parts()[1]]
     with branch.transaction() as tx:
         tx["t"].append(rows(4000, 4100))
-    branch.optimize(engine=spark, target_rows=1500)
+    branch.optimize(engine=engine, target_rows=1500)
     expected = (
         before["t"].scan(filter=where).to_pylist() + branch["t"].scan(filter=f"id >= 4000 and ({where})").to_pylist()
     )
@@ -336,13 +339,14 @@ def test_an_index_built_by_tasks_answers_as_without_it(
     assert branch["t"].indexes()[0]["rows_unindexed"] == 0
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("options", [{}, {"with_position": True, "stem": False}])
 def test_full_text_built_in_parts(
-    branch: quire.Lake, spark: Any, options: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+    branch: quire.Lake, engine: Any, options: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(building, "PART_ROWS", 1000)
+    monkeypatch.setattr(distributed, "PART_ROWS", 1000)
     with branch.transaction() as tx:
-        tx["t"].create_index("text", "INVERTED", engine=spark, **options)
+        tx["t"].create_index("text", "INVERTED", engine=engine, **options)
         tx["t"].create_index("text", "INVERTED", name="here", **options)
     found = {r["id"]: r["_score"] for r in branch["t"].search("number7", limit=4000).to_pylist()}
     assert set(found) == {i for i in range(4000) if i % 11 == 7 and i % 13}
@@ -352,11 +356,12 @@ def test_full_text_built_in_parts(
 VECTOR = ["IVF_FLAT", "IVF_PQ", "IVF_SQ", "IVF_HNSW_FLAT", "IVF_HNSW_SQ", "IVF_HNSW_PQ"]
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("kind", VECTOR)
 def test_a_vector_index_finds_the_nearest(
-    branch: quire.Lake, spark: Any, kind: str, monkeypatch: pytest.MonkeyPatch
+    branch: quire.Lake, engine: Any, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(building, "PART_ROWS", 1000)
+    monkeypatch.setattr(distributed, "PART_ROWS", 1000)
     query = np.random.default_rng(7).random(8).astype(np.float32)
     exact = [r["id"] for r in branch["t"].search(query, limit=10).to_pylist()]
     asked: list[str] = []
@@ -367,7 +372,7 @@ def test_a_vector_index_finds_the_nearest(
     sampled = {"sample_rate": 8} if kind in ("IVF_FLAT", "IVF_PQ") else {}
     subs = {"num_sub_vectors": 4} if kind.endswith("PQ") else {}
     with branch.transaction() as tx:
-        tx["t"].create_index("v", kind, num_partitions=4, engine=spark, **sampled, **subs)
+        tx["t"].create_index("v", kind, num_partitions=4, engine=engine, **sampled, **subs)
     apart = kind in ("IVF_FLAT", "IVF_PQ")
     assert asked == (["Learn", *["Build"] * 4, "Merge"] if apart else ["Build"])
     found = [r["id"] for r in branch["t"].search(query, limit=10, nprobes=4, refine=20).to_pylist()]
@@ -378,18 +383,18 @@ def test_a_vector_index_finds_the_nearest(
     assert branch["t"].indexes()[0]["rows_unindexed"] == 0
 
 
-def test_an_index_covers_what_its_own_transaction_wrote(branch: quire.Lake, spark: Any) -> None:
+def test_an_index_covers_what_its_own_transaction_wrote(branch: quire.Lake, engine: Any) -> None:
     with branch.transaction() as tx:
-        tx["t"].create_index("id", engine=spark)
+        tx["t"].create_index("id", engine=engine)
         tx["t"].append(rows(4000, 4010))
         tx["t"].delete("id = 1")
     assert branch["t"].indexes()[0]["rows_unindexed"] == 0
     assert [branch["t"].count(f"id = {i}") for i in (1, 2, 4005)] == [0, 1, 1]
 
 
-def test_an_index_that_a_rival_overtakes(branch: quire.Lake, spark: Any) -> None:
+def test_an_index_that_a_rival_overtakes(branch: quire.Lake, engine: Any) -> None:
     tx = branch.transaction()
-    tx["t"].create_index("id", engine=spark)
+    tx["t"].create_index("id", engine=engine)
     tx["t"].count()  # builds it on this state
     assert tx["t"].indexes()[0]["name"] == "id_idx"
     with branch.transaction("rival") as other:
@@ -400,7 +405,7 @@ def test_an_index_that_a_rival_overtakes(branch: quire.Lake, spark: Any) -> None
     assert branch.verify().ok
 
 
-def test_refusals_are_the_same(branch: quire.Lake, spark: Any) -> None:
+def test_refusals_are_the_same(branch: quire.Lake, engine: Any) -> None:
     cases: list[tuple[type[Exception], tuple[Any, ...], dict[str, Any]]] = [
         (ColumnNotFound, ("nix",), {}),
         (InvalidInput, ("id", "TREE"), {}),
@@ -410,20 +415,20 @@ def test_refusals_are_the_same(branch: quire.Lake, spark: Any) -> None:
     ]
     for error, given, options in cases:
         told = []
-        for engine in ("local", spark):
+        for where in ("local", engine):
             with pytest.raises(error) as caught, branch.transaction() as tx:
-                tx["t"].create_index(*given, engine=engine, **options)
+                tx["t"].create_index(*given, engine=where, **options)
             told.append(caught.value.to_dict())  # type: ignore[attr-defined]
         assert told[0] == told[1]
     with branch.transaction() as tx:
-        tx["t"].create_index("id", engine=spark)
+        tx["t"].create_index("id", engine=engine)
     with pytest.raises(AlreadyExists), branch.transaction() as tx:
-        tx["t"].create_index("id", engine=spark)
+        tx["t"].create_index("id", engine=engine)
     with branch.transaction() as tx:
-        tx["t"].create_index("id", replace=True, engine=spark)
+        tx["t"].create_index("id", replace=True, engine=engine)
     assert len(branch["t"].indexes()) == 1
 
 
 def test_every_kind_is_known() -> None:
-    assert {kind for _, kind, _ in SCALAR} | {"INVERTED"} == set(indexes.SCALAR)
-    assert set(VECTOR) == set(indexes.VECTOR)
+    assert {kind for _, kind, _ in SCALAR} | {"INVERTED"} == set(build.SCALAR)
+    assert set(VECTOR) == set(build.VECTOR)

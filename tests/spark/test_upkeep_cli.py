@@ -2,33 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 import quire
-from quire.cli import engine as cli_engine
-from quire.cli import program
-
-
-@pytest.fixture
-def run(spark: Any, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Any:
-    """Commands in this process. The session that they start is the one of all tests, which goes on afterwards."""
-    asked: list[str] = []
-    monkeypatch.setattr(cli_engine, "start", lambda master: asked.append(master) or spark)
-    monkeypatch.setattr(type(spark), "stop", lambda self: None)
-
-    def call(*arguments: object, code: int = 0) -> Any:
-        capsys.readouterr()
-        got = program.run([*map(str, arguments), "--json"])
-        out = capsys.readouterr().out
-        assert got == code, out
-        return json.loads(out)
-
-    call.asked = asked  # type: ignore[attr-defined]
-    return call
 
 
 def made(place: Path) -> Path:

@@ -83,6 +83,7 @@ def plain(rows: Any) -> list[str]:
     return sorted(map(repr, (sorted(r.items()) for r in rows)))
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("groups", [1, 7])
 def test_the_numbers_are_the_same(lake: quire.Lake, spark: Any, groups: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(quire.spark.diff, "GROUP_ROWS", 1_000_000 if groups == 1 else 40)
@@ -101,6 +102,7 @@ def test_the_numbers_are_the_same(lake: quire.Lake, spark: Any, groups: int, mon
     assert back["keyed"].to_dict() == lake.diff("HEAD", "before")["keyed"].to_dict()
 
 
+@pytest.mark.full
 def test_all_tables_are_counted_by_one_job(lake: quire.Lake, spark: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     calls: list[int] = []
     counts = quire.spark.diff.counts
@@ -109,10 +111,11 @@ def test_all_tables_are_counted_by_one_job(lake: quire.Lake, spark: Any, monkeyp
     assert calls == []
     found.to_dict()
     assert calls == [3]
-    monkeypatch.setattr("quire.lake.diff.compare", None)  # nothing is compared by the driver
+    monkeypatch.setattr("quire.lake.read.diff.compare", None)  # nothing is compared by the driver
     assert lake.diff("before", tables=["keyed"], engine=spark)["keyed"].changed == 20
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("what", ["added", "changed_before", "changed_after", "removed"])
 def test_frames_hold_the_rows(lake: quire.Lake, spark: Any, what: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(quire.spark.diff, "GROUP_ROWS", 5)
@@ -123,6 +126,7 @@ def test_frames_hold_the_rows(lake: quire.Lake, spark: Any, what: Any, monkeypat
     assert got.columns == wanted.schema.names
 
 
+@pytest.mark.full
 def test_a_frame_of_what_is_new_altogether(tmp_path: Path, spark: Any) -> None:
     lake = quire.create(tmp_path / "lake")
     lake.create_table("t", [{"id": 1, "v": None}, {"id": 2, "v": "x"}])
@@ -150,6 +154,7 @@ def test_types_that_spark_does_not_have_are_compared(lake: quire.Lake, spark: An
         lake.diff("before")["bag"].frame(spark, "added", columns=["nix"])
 
 
+@pytest.mark.full
 def test_a_change_and_its_undoing_is_no_difference(tmp_path: Path, spark: Any) -> None:
     lake = quire.create(tmp_path / "lake")
     lake.create_table("t", table(range(10)), key="id")
@@ -168,7 +173,7 @@ def test_refusals(lake: quire.Lake, spark: Any, monkeypatch: pytest.MonkeyPatch)
         lake.diff("before", tables=["nix"], engine=spark)
     with pytest.raises(InvalidInput):
         lake.diff("before", engine="nix")
-    with pytest.raises(InvalidInput, match="no 'changed' rows"):
+    with pytest.raises(InvalidInput, match="'changed_before'.* not 'changed'"):
         lake.diff("before")["pairs"].frame(spark, "changed")  # type: ignore[arg-type]
     with pytest.raises(InvalidInput, match="Spark session"):
         lake.diff("before")["pairs"].frame("local", "added")

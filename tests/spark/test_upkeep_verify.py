@@ -11,9 +11,10 @@ import pytest
 
 import quire
 from quire.errors import InvalidInput
-from quire.lake import contents, engines
-from quire.lake import parts as parts_module
-from quire.lake.verify import Verification
+from quire.lake import engines
+from quire.lake import engines as parts_module
+from quire.lake.upkeep import verify_files
+from quire.lake.upkeep.verify import Verification
 
 
 @pytest.fixture(scope="module")
@@ -53,15 +54,17 @@ def folder(place: Path, table: str) -> Path:
     return place / quire.open(place, read_only=True)[table].describe()["location"]
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("deep", [False, True])
-def test_a_sound_lake(sound: Path, spark: Any, deep: bool) -> None:
-    here, there = verified(sound, deep=deep), verified(sound, deep=deep, engine=spark)
+def test_a_sound_lake(sound: Path, engine: Any, deep: bool) -> None:
+    here, there = verified(sound, deep=deep), verified(sound, deep=deep, engine=engine)
     assert here == there
     assert here.ok
     vectors = len(list(sound.glob("tables/*/_deletions/*")))
     assert here.read > vectors if deep else here.read == vectors
     told: dict[str, int] = {}
-    verified(sound, deep=deep, engine=spark, progress=lambda what, n: told.update({what: told.get(what, 0) + n}))
+    verified(sound, deep=deep, engine=engine, progress=lambda what, done, total: told.update({what: done}))
+    assert (told.pop("keys", 0) > 0) == deep
     assert told == {
         "records": here.records,
         "pins": here.pins,
@@ -118,13 +121,14 @@ DAMAGE: dict[str, tuple[Callable[[Path], Path], Callable[[Path], None], set[str]
 }
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("damage", DAMAGE)
-def test_damage_is_found_by_both(place: Path, spark: Any, damage: str) -> None:
+def test_damage_is_found_by_both(place: Path, engine: Any, damage: str) -> None:
     where, break_it, shallow, deep = DAMAGE[damage]
     path = where(place)
     break_it(path)
     for options, expected in (({}, shallow), ({"deep": True}, deep)):
-        here, there = verified(place, **options), verified(place, **options, engine=spark)
+        here, there = verified(place, **options), verified(place, **options, engine=engine)
         assert here.to_dict() == there.to_dict()
         assert expected <= {f.check for f in here.findings}
         assert here.ok == (not expected)
@@ -132,16 +136,16 @@ def test_damage_is_found_by_both(place: Path, spark: Any, damage: str) -> None:
         assert any(f.where.endswith(path.name) for f in here.findings)
 
 
-def test_many_states_are_many_tasks(sound: Path, spark: Any, monkeypatch: pytest.MonkeyPatch, place: Path) -> None:
-    from quire.lake import verify
+def test_many_states_are_many_tasks(sound: Path, engine: Any, monkeypatch: pytest.MonkeyPatch, place: Path) -> None:
+    from quire.lake.upkeep import verify
 
     monkeypatch.setattr(verify, "BATCH", 2)
-    monkeypatch.setattr(contents, "TASK_BYTES", 1)
+    monkeypatch.setattr(verify_files, "TASK_BYTES", 1)
     jobs: list[int] = []
     answers = parts_module.answers
-    monkeypatch.setattr(contents, "answers", lambda s, p: jobs.append(len(p)) or answers(s, p))
+    monkeypatch.setattr(verify_files, "answers", lambda s, p: jobs.append(len(p)) or answers(s, p))
     spoil(largest(folder(place, "people"), "data/*.lance"))
-    here, there = verified(place, deep=True), verified(place, deep=True, engine=spark)
+    here, there = verified(place, deep=True), verified(place, deep=True, engine=engine)
     assert here.to_dict() == there.to_dict()
     assert jobs[0] == -(-there.pins // 2)
     assert jobs[2] == there.read
@@ -150,7 +154,7 @@ def test_many_states_are_many_tasks(sound: Path, spark: Any, monkeypatch: pytest
 def test_auto_goes_by_the_bytes_of_the_tables(sound: Path, spark: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     jobs: list[int] = []
     answers = parts_module.answers
-    monkeypatch.setattr(contents, "answers", lambda s, p: jobs.append(len(p)) or answers(s, p))
+    monkeypatch.setattr(verify_files, "answers", lambda s, p: jobs.append(len(p)) or answers(s, p))
     size = sum(t.bytes for t in map(quire.open(sound, read_only=True).__getitem__, ("people", "events")))
     monkeypatch.setattr(engines, "AUTO_BYTES", 10 * size)
     assert verified(sound, engine="auto").ok

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from tests.store.faulty import FaultyS3
 
-from quire.store import Store, outcome
+from quire.store import Store, conditional_put
 
 
 @pytest.fixture(params=["local", "memory", pytest.param("s3", marks=pytest.mark.s3)])
@@ -32,4 +32,4 @@ def faulty() -> Iterator[FaultyS3]:
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Repetitions follow at once, for tests in which all of them fail."""
-    monkeypatch.setattr(outcome, "_FIRST_PAUSE", 0.001)
+    monkeypatch.setattr(conditional_put, "_FIRST_PAUSE", 0.001)

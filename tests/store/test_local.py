@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import multiprocessing
 import os
 from concurrent.futures import ProcessPoolExecutor
 from datetime import UTC, datetime, timedelta
@@ -14,6 +13,7 @@ from tests.store.racers import race
 
 from quire.errors import NotFound, PermissionDenied, StorageError, UnsafeStore
 from quire.store import Outcome, Store
+from quire.testing import processes
 
 RACERS, ROUNDS = 12, 30
 
@@ -44,7 +44,7 @@ def files(root: Path) -> list[str]:
 
 
 def test_twelve_processes_race_and_one_wins_each_round(tmp_path: Path) -> None:
-    spawn = multiprocessing.get_context("spawn")
+    spawn = processes.context()
     with spawn.Manager() as manager, ProcessPoolExecutor(RACERS, mp_context=spawn) as pool:
         barrier = manager.Barrier(RACERS)
         futures = [pool.submit(race, str(tmp_path), ROUNDS, barrier) for _ in range(RACERS)]  # type: ignore[arg-type]

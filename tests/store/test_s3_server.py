@@ -113,6 +113,25 @@ def test_the_server_ends_with_a_killed_owner(server: str) -> None:
         shutil.rmtree(directory, ignore_errors=True)
 
 
+def test_a_shared_server_outlives_its_starter_and_ends_with_the_pipe(tmp_path: Path) -> None:
+    alive = tmp_path / "alive"
+    os.mkfifo(alive)
+    held = os.open(alive, os.O_RDWR)
+    program = f"import pathlib, quire.testing.s3 as m; s = m.Ministack.started(pathlib.Path({str(alive)!r})); " + (
+        "print(s.port, s._process.pid)"
+    )
+    said = subprocess.run([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True, check=True).stdout
+    port, group = map(int, said.split())
+
+    server = Ministack.running(port)
+    store = Store.open(server.uri("shared"), server.options)
+    store.put("here", b"still")
+    assert store.get("here") == b"still"
+    os.close(held)
+
+    assert _ends(group)
+
+
 def _ends(group: int) -> bool:
     """Whether a group of processes is gone within ten seconds; the kernel forgets a killed one a little later."""
     until = time.monotonic() + 10

@@ -68,17 +68,21 @@ class Done:
     errors: list[str] = field(default_factory=list)
 
 
-def create(uri: str, options: dict[str, str] | None) -> None:
-    """The tables with everybody's opening balance and empty lists, and a branch beside them."""
+def create(uri: str, options: dict[str, str] | None, delta: tuple[str, ...] = ()) -> None:
+    """The tables with everybody's opening balance and empty lists, and a branch beside them. Some are Delta tables."""
     with quire.create(uri, storage_options=options) as lake:
         with lake.transaction("opening") as tx:
             for bank in BANKS:
                 rows = [{"id": n, "balance": OPENING, "stamp": None} for n in range(ACCOUNTS)]
-                tx.create_table(bank, pa.Table.from_pylist(rows, ACCOUNT), key="id")
+                tx.create_table(bank, pa.Table.from_pylist(rows, ACCOUNT), key="id", format=format_of(bank, delta))
             for lists in LISTS:
                 empty = [{"id": n, "items": []} for n in range(KEYS)]
-                tx.create_table(lists, pa.Table.from_pylist(empty, ROW), key="id")
+                tx.create_table(lists, pa.Table.from_pylist(empty, ROW), key="id", format=format_of(lists, delta))
         lake.create_branch(SIDE)
+
+
+def format_of(table: str, delta: tuple[str, ...]) -> str:
+    return "delta" if table in delta else "lance"
 
 
 # -- programs ---------------------------------------------------------------------------------------------------------

@@ -46,7 +46,7 @@ def commit_and_interrupt(start: Start, uri: str, point: str) -> Ended:
     except KeyboardInterrupt:
         raised = "KeyboardInterrupt"
     lake.flush()
-    return Ended(raised, tx.status, tx.receipt.commit if tx.receipt else None)
+    return Ended(raised, tx.status, tx.receipt.commit if tx.status == "committed" else None)
 
 
 def interrupt_an_endless_append(start: Start, uri: str) -> Ended:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 from multiprocessing.connection import Connection
 from typing import Any
@@ -12,6 +11,7 @@ import pyarrow.compute as pc
 from tests.system.writers import SCHEMA, TABLES
 
 import quire
+from quire.testing import processes
 
 NOTHING = dict.fromkeys(TABLES, 6)
 """The sums of a new lake."""
@@ -74,7 +74,7 @@ class Watcher:
     """A process that reads both tables again and again, with a warm handle and with a new one in turn."""
 
     def __init__(self) -> None:
-        context = multiprocessing.get_context("spawn")
+        context = processes.context()
         self._here, there = context.Pipe()
         self._process = context.Process(target=_watch, args=(there,), daemon=True)
         self._process.start()

@@ -1,8 +1,7 @@
-"""Real processes for tests: started with spawn, because object-store clients and Lance do not survive a fork."""
+"""Real processes for tests that begin together."""
 
 from __future__ import annotations
 
-import multiprocessing
 import queue
 import time
 import traceback
@@ -12,10 +11,10 @@ from multiprocessing.queues import Queue
 from multiprocessing.synchronize import Barrier
 from typing import Any
 
+from quire.testing.processes import context
+
 PATIENCE = 280.0
 """Seconds after which a process that has not answered is taken for hung."""
-
-_context = multiprocessing.get_context("spawn")
 
 
 @dataclass(frozen=True)
@@ -40,10 +39,11 @@ class Start:
 
 def together(target: Callable[..., Any], arguments: Sequence[tuple[Any, ...]]) -> list[Finished]:
     """Run `target(start, *arguments[i])` in one process each; what they returned, in order. An error is raised here."""
-    barrier = _context.Barrier(len(arguments))
-    answers: Queue[Any] = _context.Queue()
+    start = context()
+    barrier = start.Barrier(len(arguments))
+    answers: Queue[Any] = start.Queue()
     processes = [
-        _context.Process(target=_run, args=(barrier, answers, number, target, given), daemon=True)
+        start.Process(target=_run, args=(barrier, answers, number, target, given), daemon=True)
         for number, given in enumerate(arguments)
     ]
     for process in processes:

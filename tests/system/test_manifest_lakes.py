@@ -13,7 +13,7 @@ from tests.system.processes import together
 from tests.system.test_many_writers import check_every_commit
 
 import quire
-from quire.ledger.manifest_table import TABLE
+from quire.ledger.manifest.table import TABLE
 
 PROCESSES = 4
 

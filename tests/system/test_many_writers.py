@@ -11,17 +11,21 @@ from typing import Any
 
 import pyarrow.compute as pc
 import pytest
+from tests.budget import budget
 from tests.system import writers
 from tests.system.processes import Finished, together
 
 import quire
 from quire.testing.s3 import SeaweedFS
 
-PROCESSES = 12
+PROCESSES = budget(6, full=12)
 
 
 @pytest.fixture(
-    params=[pytest.param(("local", 50), id="local"), pytest.param(("s3", 5), id="s3", marks=pytest.mark.s3)]
+    params=[
+        pytest.param(("local", budget(4, full=50)), id="local"),
+        pytest.param(("s3", budget(2, full=5)), id="s3", marks=pytest.mark.s3),
+    ]
 )
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[str, dict[str, str] | None, int]:
     """A free place for a lake, its storage options, and how many transactions a writer should make there."""
@@ -39,7 +43,7 @@ def run(
 
 
 @pytest.mark.slow
-def test_twelve_processes_that_append_to_the_same_two_tables_all_succeed(
+def test_processes_that_append_to_the_same_two_tables_all_succeed(
     place: tuple[str, dict[str, str] | None, int],
 ) -> None:
     uri, options, count = place
@@ -93,7 +97,7 @@ def check_every_commit(lake: quire.Lake, commits: list[str], acknowledged: dict[
 
 @pytest.mark.slow
 def test_processes_that_write_different_tables_never_conflict(tmp_path: Path) -> None:
-    uri, processes, count = str(tmp_path / "lake"), 4, 10
+    uri, processes, count = str(tmp_path / "lake"), 4, budget(5, full=10)
     with quire.create(uri) as lake, lake.transaction("tables") as tx:
         for number in range(processes):
             tx.create_table(f"own_{number}", schema=writers.SCHEMA)
@@ -109,7 +113,7 @@ def test_processes_that_write_different_tables_never_conflict(tmp_path: Path) ->
 
 @pytest.mark.slow
 def test_processes_that_upsert_different_keys_of_one_table_never_conflict(tmp_path: Path) -> None:
-    uri, processes, count = str(tmp_path / "lake"), 4, 8
+    uri, processes, count = str(tmp_path / "lake"), 4, budget(4, full=8)
     with quire.create(uri) as lake, lake.transaction("tables") as tx:
         tx.create_table("accounts", [{"id": "everybody", "amount": 0}], key="id")
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +13,8 @@ from tests.lake.crowd import crowd
 from tests.system.writers import SCHEMA, TABLES, rows
 
 import quire
-from quire.store import outcome
-from quire.store.backend import Failure, Reason
+from quire.store import conditional_put
+from quire.store.backend import Failure, Follows, Reason
 
 
 class Unreliable:
@@ -32,13 +34,19 @@ class Unreliable:
         self.sent = 0
 
     def create(self, key: str, data: bytes) -> None:
+        self._send(key, partial(self._real.create, key, data))
+
+    def _extend(self, key: str, data: bytes, follows: Follows) -> None:
+        self._send(key, partial(self._real.extend, key, data, follows))
+
+    def _send(self, key: str, create: Callable[[], None]) -> None:
         if not key.startswith("_quire/log/") or "checkpoint" in key:
-            self._real.create(key, data)
+            create()
             return
         self.sent += 1
         fault = self.lose.pop(0) if self.lose else None
         if fault != "request":
-            self._real.create(key, data)
+            create()
         if fault == "heard":
             return
         if fault == "taken":
@@ -53,13 +61,14 @@ class Unreliable:
         return found
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self._real, name)
+        found = getattr(self._real, name)
+        return self._extend if name == "extend" else found
 
 
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Repetitions follow at once."""
-    monkeypatch.setattr(outcome, "_FIRST_PAUSE", 0.001)
+    monkeypatch.setattr(conditional_put, "_FIRST_PAUSE", 0.001)
 
 
 @pytest.fixture(params=["local", pytest.param("s3", marks=pytest.mark.s3)])

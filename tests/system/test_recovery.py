@@ -1,4 +1,4 @@
-"""Recovery finishes what published commits still ask for: bounded, told, quiet, and beside live writers."""
+"""Recovery finishes what dead writers left: bounded, reported, quiet, and beside live writers."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from typing import Any
 
 import lance
 import pytest
-from tests.lake.test_cleanup import age
+from tests.lake.upkeep.cleanup.test_cleanup import age
 from tests.system import ledgers
 from tests.system.test_read_only import listing
 from tests.system.writers import TABLES
 
 import quire
-from quire.lake.recovery import Maintenance
+from quire.lake.upkeep.recovery import Maintenance
 from quire.ledger import CHECKPOINT_EVERY
 from quire.store import Meter, clock, metering
 from quire.testing.crash import POINTS, crash
@@ -379,5 +379,5 @@ def test_a_failure_is_collected_and_the_thread_goes_on(copy: Callable[[Path], st
     kinds = {failure.split(":")[0]: failure for failure in keeping.done.failures}
     assert set(kinds) == {"optimize", "cleanup"}
     assert "TableNotFound" in kinds["optimize"]
-    assert "InvalidInput" in kinds["cleanup"]
+    assert "InvalidArgument" in kinds["cleanup"]
     assert len(keeping.done.failures) == 20, "only the last ones are kept"

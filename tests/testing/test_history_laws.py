@@ -8,6 +8,7 @@ from typing import Any
 
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
+from tests.budget import budget
 
 from quire.testing.history import Anomaly, Op, Transaction, append, check, read
 
@@ -110,7 +111,7 @@ def test_what_a_serial_database_does_is_always_clean(database: Database) -> None
 
 
 @given(snapshot_isolated())
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=budget(30, full=150), deadline=None)
 def test_snapshot_isolation_shows_at_most_write_skew(database: Database) -> None:
     report = check(database.history, "snapshot")
     assert report.ok, str(report)
@@ -280,7 +281,7 @@ OVERLAPPING = sorted(set(itertools.permutations((0, 0, 1, 1, 2, 2))))
 
 
 @given(arbitrary())
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=budget(30, full=150), deadline=None)
 def test_a_history_is_serializable_exactly_when_some_serial_order_explains_it(history: list[Transaction]) -> None:
     explained = any(explains(history, order) for order in SERIAL)
     report = check(history, "serializable")
@@ -288,7 +289,7 @@ def test_a_history_is_serializable_exactly_when_some_serial_order_explains_it(hi
 
 
 @given(arbitrary())
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=budget(30, full=150), deadline=None)
 def test_a_history_is_snapshot_isolated_exactly_when_some_order_of_begins_and_commits_explains_it(
     history: list[Transaction],
 ) -> None:

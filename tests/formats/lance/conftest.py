@@ -47,7 +47,7 @@ class Tables:
         return staged.pin
 
     def append(self, pin: Pin, *ids: int, times: int = 10) -> Pin:
-        return self.change(pin, lambda w: w.append(rows(*ids, times=times), missing="error"))
+        return self.change(pin, lambda w: w.rows.append(rows(*ids, times=times), missing="error"))
 
     def handle(self, pin: Pin) -> Any:
         """The pinned version, opened by Lance itself."""

@@ -22,6 +22,7 @@ def test_what_was_refused_is_a_lack_of_permission_and_not_tried_again(error: Exc
     assert isinstance(found, PermissionDenied)
     assert not found.retryable
     assert "version 3 of people" in found.message
+    assert found.next == "Check that the credentials, or this user, have the permission."  # true of a folder, too
 
 
 def test_what_failed_otherwise_may_be_tried_again() -> None:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from tests.graph.differential.evaluate import parts_of
 
-from quire.graph.language import tree
+from quire.graph.language import ast
 
 READS = (
     *("bind", "bind with properties", "anonymous variable", "parameter", "list", "whole entity", "alias"),
@@ -28,10 +28,10 @@ WRITES = (
 )
 
 
-def of_read(query: tree.Query) -> Counter[str]:
+def of_read(query: ast.Query) -> Counter[str]:
     """Each as often as it is there."""
     read = query.body
-    assert isinstance(read, tree.Read)
+    assert isinstance(read, ast.Read)
     names = {p.name for p in query.parameters}
     found = Counter(_of_parts(read, names))
     switches = {"distinct": read.distinct, "having": read.having, "order": read.order}
@@ -41,33 +41,33 @@ def of_read(query: tree.Query) -> Counter[str]:
     for ordering in read.order:
         found.update([] if ordering.descending is None else ["desc" if ordering.descending else "asc"])
         given = ordering.expression
-        resolved = aliases.get(given.name, given) if isinstance(given, tree.Name) else given
-        if any(isinstance(p, tree.Aggregate) for p in parts_of(resolved)):
+        resolved = aliases.get(given.name, given) if isinstance(given, ast.Name) else given
+        if any(isinstance(p, ast.Aggregate) for p in parts_of(resolved)):
             found["order by an aggregate"] += 1
     for projection in read.projections:
-        if isinstance(projection.expression, tree.Variable) and projection.expression.name not in names:
+        if isinstance(projection.expression, ast.Variable) and projection.expression.name not in names:
             found["whole entity"] += 1
-    paths = {p.path.name for p in parts_of(read) if isinstance(p, tree.Shortest)}
+    paths = {p.path.name for p in parts_of(read) if isinstance(p, ast.Shortest)}
     for part in parts_of((read.projections, read.having, read.order)):
-        if isinstance(part, tree.Name):
+        if isinstance(part, ast.Name):
             found["alias"] += 1
-        elif isinstance(part, tree.Access) and part.variable.name in paths:
+        elif isinstance(part, ast.Access) and part.variable.name in paths:
             found[f"{part.property} of a path"] += 1
     return found
 
 
-def of_mutation(query: tree.Query, edges: set[str]) -> Counter[str]:
+def of_mutation(query: ast.Query, edges: set[str]) -> Counter[str]:
     body = query.body
-    assert isinstance(body, tree.Mutation)
+    assert isinstance(body, ast.Mutation)
     found = Counter(_of_parts(body, {p.name for p in query.parameters}))
     found["several statements"] += len(body.statements) > 1
     for statement in body.statements:
         what = "an edge" if statement.type in edges else "a node"
-        if isinstance(statement, tree.Insert):
+        if isinstance(statement, ast.Insert):
             found[f"insert {what}"] += 1
             found["insert with an id"] += any(a.name == "id" for a in statement.assignments)
             continue
-        found["update" if isinstance(statement, tree.Update) else f"delete {what}"] += 1
+        found["update" if isinstance(statement, ast.Update) else f"delete {what}"] += 1
         found["several predicates"] += len(statement.where) > 1
     return found
 
@@ -75,30 +75,30 @@ def of_mutation(query: tree.Query, edges: set[str]) -> Counter[str]:
 def _of_parts(body: object, parameters: set[str]) -> Iterator[str]:
     for part in parts_of(body):
         match part:
-            case tree.Bind():
+            case ast.Bind():
                 yield "bind with properties" if part.properties else "bind"
-            case tree.Traverse():
+            case ast.Traverse():
                 yield from _of_step(part)
-            case tree.Not() | tree.Or() | tree.Optional() | tree.Shortest():
+            case ast.Not() | ast.Or() | ast.Optional() | ast.Shortest():
                 yield type(part).__name__.lower()
-            case tree.Compare():
+            case ast.Compare():
                 yield part.operator
-            case tree.IsNull():
+            case ast.IsNull():
                 yield "is not null" if part.negated else "is null"
-            case tree.Variable():
+            case ast.Variable():
                 yield from ["parameter"] * (part.name in parameters) + ["anonymous variable"] * (part.name == "_")
-            case tree.ListOf():
+            case ast.ListOf():
                 yield "list"
-            case tree.Literal():
+            case ast.Literal():
                 yield part.kind
-            case tree.Binary():
+            case ast.Binary():
                 yield from (part.operator, "arithmetic")
-            case tree.Negative():
+            case ast.Negative():
                 yield "minus sign"
-            case tree.Aggregate():
+            case ast.Aggregate():
                 yield "count(*)" if part.argument is None else part.function
                 yield from ["distinct aggregate"] * part.distinct
-            case tree.Call():
+            case ast.Call():
                 yield part.function
                 more = {"fuzzy": "fuzzy with edits", "rrf": "rrf with k"}.get(part.function)
                 yield from [more] if more and len(part.arguments) == 3 else []
@@ -106,7 +106,7 @@ def _of_parts(body: object, parameters: set[str]) -> Iterator[str]:
                 pass
 
 
-def _of_step(step: tree.Traverse) -> Iterator[str]:
+def _of_step(step: ast.Traverse) -> Iterator[str]:
     yield from ["either way"] * step.either
     if step.binding is not None:
         yield "bound edge"

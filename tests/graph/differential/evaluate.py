@@ -10,7 +10,7 @@ from typing import Any
 from tests.graph.differential.values import Unclear, Undefined, aggregate, arithmetic, compared, negated
 from tests.graph.differential.world import Kind, Row, World, single
 
-from quire.graph.language import tree
+from quire.graph.language import ast
 
 LARGEST = single(3.4028235e38)
 
@@ -59,27 +59,27 @@ class Context:
 class Evaluate:
     """Values of expressions of one query on one world."""
 
-    def __init__(self, world: World, query: tree.Query, values: Mapping[str, Any], now: dt.datetime) -> None:
+    def __init__(self, world: World, query: ast.Query, values: Mapping[str, Any], now: dt.datetime) -> None:
         self.world, self.now = world, now
         self.values = {p.name: bound(p, values.get(p.name)) for p in query.parameters}
         self.singles = {p.name for p in query.parameters if p.type.base == "F32"}
-        self.aliases: dict[str, tree.Expression] = {}
+        self.aliases: dict[str, ast.Expression] = {}
 
     # -- conditions -----------------------------------------------------------------------------------------------
 
-    def holds(self, given: tree.Filter, at: Context) -> bool:
+    def holds(self, given: ast.Filter, at: Context) -> bool:
         match given:
-            case tree.Matches():
+            case ast.Matches():
                 return self.value(given.call, at) is True
-            case tree.IsNull():
+            case ast.IsNull():
                 return (self.plain(given.operand, at) is None) != given.negated
-            case tree.Compare(operator="contains"):
+            case ast.Compare(operator="contains"):
                 left, right = self.value(given.left, at), self.beside(given.right, given.left, at)
                 return left is not None and right is not None and right in left
-            case tree.Compare(operator="starts_with"):
+            case ast.Compare(operator="starts_with"):
                 left, right = self.value(given.left, at), self.value(given.right, at)
                 return left is not None and right is not None and left.startswith(right)
-            case tree.Compare(operator="in"):
+            case ast.Compare(operator="in"):
                 options = self.beside(given.right, given.left, at) or []
                 left = self.beside(given.left, given.right, at)
                 return any([compared("=", left, option) for option in options])
@@ -89,10 +89,10 @@ class Evaluate:
                     return compared(given.operator, left, right)
                 except Undefined:
                     # Against a fraction no whole number has to be known.
-                    fractions = (tree.Literal(0.5, "F64"), tree.Literal(2.5, "F64"))
+                    fractions = (ast.Literal(0.5, "F64"), ast.Literal(2.5, "F64"))
                     raise (Unclear if given.right in fractions else Undefined) from None
 
-    def all_hold(self, given: Iterable[tree.Filter], at: Context) -> bool:
+    def all_hold(self, given: Iterable[ast.Filter], at: Context) -> bool:
         """Whether all hold. One that does not decides it, whatever cannot be computed in another."""
         undefined = None
         for one in given:
@@ -105,26 +105,26 @@ class Evaluate:
             raise undefined
         return True
 
-    def plain(self, given: tree.Expression, at: Context) -> Any:
+    def plain(self, given: ast.Expression, at: Context) -> Any:
         """A value; a node or an edge is its id."""
         found = self.value(given, at)
         return found.id if isinstance(found, Thing) else found
 
-    def beside(self, given: tree.Expression, other: tree.Expression, at: Context) -> Any:
+    def beside(self, given: ast.Expression, other: ast.Expression, at: Context) -> Any:
         """The same, as an F32 holds it where it is written out and compared with one."""
         return as_single(given, self.plain(given, at)) if self._is_single(other, at) else self.plain(given, at)
 
-    def _is_single(self, given: tree.Expression, at: Context) -> bool:
-        if isinstance(given, tree.Name) and at.bare is None:
+    def _is_single(self, given: ast.Expression, at: Context) -> bool:
+        if isinstance(given, ast.Name) and at.bare is None:
             given = self.aliases[given.name]
         match given:
-            case tree.Access():
+            case ast.Access():
                 thing, name = at.env.get(given.variable.name), given.property
-            case tree.Name():
+            case ast.Name():
                 thing, name = at.bare, given.name
-            case tree.Aggregate(function="min" | "max", argument=tree.Access()):
+            case ast.Aggregate(function="min" | "max", argument=ast.Access()):
                 return any(self._is_single(given.argument, Context(env)) for env in at.group or ())
-            case tree.Variable():
+            case ast.Variable():
                 return given.name in self.singles
             case _:
                 return False
@@ -133,25 +133,25 @@ class Evaluate:
 
     # -- expressions ----------------------------------------------------------------------------------------------
 
-    def value(self, given: tree.Expression, at: Context) -> Any:
+    def value(self, given: ast.Expression, at: Context) -> Any:
         match given:
-            case tree.Literal():
+            case ast.Literal():
                 return given.value
-            case tree.Variable():
+            case ast.Variable():
                 return self.values[given.name] if given.name in self.values else at.env[given.name]
-            case tree.Access():
+            case ast.Access():
                 return self.property(at.env[given.variable.name], given.property)
-            case tree.Name():
+            case ast.Name():
                 return at.bare.get(given.name) if at.bare is not None else self.value(self.aliases[given.name], at)
-            case tree.ListOf():
+            case ast.ListOf():
                 return [self.value(item, at) for item in given.items]
-            case tree.Binary():
+            case ast.Binary():
                 return arithmetic(given.operator, self.value(given.left, at), self.value(given.right, at))
-            case tree.Negative():
+            case ast.Negative():
                 return negated(self.value(given.operand, at))
-            case tree.Aggregate():
+            case ast.Aggregate():
                 return self._aggregate(given, at)
-            case tree.Call():
+            case ast.Call():
                 return self.call(given, at)
 
     def property(self, found: Thing | Path | None, name: str) -> Any:
@@ -161,35 +161,35 @@ class Evaluate:
             return len(found.nodes) - 1 if name == "length" else found.nodes
         return found.get(name)
 
-    def _aggregate(self, given: tree.Aggregate, at: Context) -> Any:
+    def _aggregate(self, given: ast.Aggregate, at: Context) -> Any:
         assert at.group is not None
         if given.argument is None:
             return len(at.group)
         values = [self.plain(given.argument, Context(env)) for env in at.group]
         return aggregate(given.function, [v for v in values if v is not None], given.distinct)
 
-    def call(self, given: tree.Call, at: Context) -> Any:
+    def call(self, given: ast.Call, at: Context) -> Any:
         assert given.function == "now"
         return self.now
 
 
-def as_single(given: tree.Expression, value: Any) -> Any:
+def as_single(given: ast.Expression, value: Any) -> Any:
     """A value as 32 bits hold it, if it is a number that was written out, or a list with such."""
-    if isinstance(given, tree.ListOf):
+    if isinstance(given, ast.ListOf):
         return [as_single(item, v) for item, v in zip(given.items, value, strict=True)]
-    written = given.operand if isinstance(given, tree.Negative) else given
-    if not isinstance(written, tree.Literal) or isinstance(value, bool) or not isinstance(value, int | float):
+    written = given.operand if isinstance(given, ast.Negative) else given
+    if not isinstance(written, ast.Literal) or isinstance(value, bool) or not isinstance(value, int | float):
         return value
     return single(value) if abs(value) <= LARGEST else value
 
 
-def key_of(variable: tree.Variable) -> str:
+def key_of(variable: ast.Variable) -> str:
     """`$_` is another variable wherever it stands."""
     return f"_{variable.at.line}:{variable.at.column}" if variable.name == "_" else variable.name
 
 
 def used(part: object) -> Iterator[str]:
-    return (key_of(p) for p in parts_of(part) if isinstance(p, tree.Variable))
+    return (key_of(p) for p in parts_of(part) if isinstance(p, ast.Variable))
 
 
 def parts_of(part: object) -> Iterator[object]:
@@ -204,7 +204,7 @@ def parts_of(part: object) -> Iterator[object]:
                 yield from parts_of(getattr(part, name))
 
 
-def bound(parameter: tree.Parameter, value: Any) -> Any:
+def bound(parameter: ast.Parameter, value: Any) -> Any:
     """A parameter's value as its type has it."""
     real = {"F64": float, "F32": lambda v: single(float(v))}.get(parameter.type.base)
     if value is None or real is None:

@@ -19,7 +19,7 @@ from tests.graph.differential.walking import paths_from, reached_from
 from tests.graph.differential.words import Corpus, distance_of, matches
 from tests.graph.differential.world import Kind, Row, World
 
-from quire.graph.language import tree
+from quire.graph.language import ast
 
 
 @dataclass
@@ -34,9 +34,9 @@ class Answer:
 class Naive(Evaluate):
     """One read on one world."""
 
-    def __init__(self, world: World, query: tree.Query, values: Mapping[str, Any], now: dt.datetime) -> None:
+    def __init__(self, world: World, query: ast.Query, values: Mapping[str, Any], now: dt.datetime) -> None:
         super().__init__(world, query, values, now)
-        assert isinstance(query.body, tree.Read)
+        assert isinstance(query.body, ast.Read)
         self.read = query.body
         self.aliases = {p.alias: p.expression for p in self.read.projections if p.alias}
         self.may_fail = False
@@ -51,9 +51,9 @@ class Naive(Evaluate):
         try:
             return self._answered()
         except Undefined:
-            if read.limit is None:
+            if read.limit is None and not read.having:
                 raise
-            raise Unclear from None  # rows beyond the limit need not be computed
+            raise Unclear from None  # rows beyond the limit, and those that `having` leaves out, need not be computed
 
     def _answered(self) -> Answer:
         read = self.read
@@ -72,7 +72,7 @@ class Naive(Evaluate):
 
     # -- match ----------------------------------------------------------------------------------------------------
 
-    def solve(self, clauses: tuple[tree.Clause, ...], env: Env, types: Mapping[str, str]) -> Iterator[Env]:
+    def solve(self, clauses: tuple[ast.Clause, ...], env: Env, types: Mapping[str, str]) -> Iterator[Env]:
         """Every way to satisfy clauses, given what is bound outside."""
         types = self._types(clauses, types)
         for optional in _optionals(clauses):
@@ -82,52 +82,52 @@ class Naive(Evaluate):
             for bound in self._with_edges(clauses, base, types):
                 rows = [bound] if self._all_hold(self._early(clauses, bound), bound, types) else []
                 for clause in clauses:
-                    if isinstance(clause, tree.Optional):
+                    if isinstance(clause, ast.Optional):
                         rows = [new for row in rows for new in self._maybe(clause.clauses, row, types)]
                 late = [c for c in clauses if c not in self._early(clauses, bound)]
                 yield from (row for row in rows if self._all_hold(late, row, types))
 
     def _combined(
-        self, own: list[str], clauses: tuple[tree.Clause, ...], env: Env, types: Mapping[str, str]
+        self, own: list[str], clauses: tuple[ast.Clause, ...], env: Env, types: Mapping[str, str]
     ) -> Iterator[Env]:
         """Nodes for the variables, one after the other, as long as traversals between them are there."""
         if not own:
-            if all(self._connects(c, env, types) for c in clauses if isinstance(c, tree.Traverse)):
+            if all(self._connects(c, env, types) for c in clauses if isinstance(c, ast.Traverse)):
                 yield env
             return
         first, *rest = own
         for row in self.world.rows[types[first]]:
             new = env | {first: Thing(self.world.kinds[types[first]], row)}
-            steps = [c for c in clauses if isinstance(c, tree.Traverse) and key_of(c.source) in new]
+            steps = [c for c in clauses if isinstance(c, ast.Traverse) and key_of(c.source) in new]
             if all(self._connects(c, new, types) for c in steps if key_of(c.target) in new):
                 yield from self._combined(rest, clauses, new, types)
 
-    def _with_edges(self, clauses: tuple[tree.Clause, ...], env: Env, types: Mapping[str, str]) -> Iterator[Env]:
+    def _with_edges(self, clauses: tuple[ast.Clause, ...], env: Env, types: Mapping[str, str]) -> Iterator[Env]:
         """The same with edges and paths that have a name: every combination of them."""
         choices: list[list[tuple[str, Thing | Path]]] = []
         for clause in clauses:
-            if isinstance(clause, tree.Traverse) and clause.binding is not None:
+            if isinstance(clause, ast.Traverse) and clause.binding is not None:
                 kind = self.world.edge(clause.edge)
                 fitting = [Thing(kind, e) for e in self._edges(clause, types) if self._between(clause, e, env, types)]
                 choices.append([(key_of(clause.binding), e) for e in fitting])
-            elif isinstance(clause, tree.Shortest):
+            elif isinstance(clause, ast.Shortest):
                 ways = self._ways(clause.step, env, types)
                 choices.append([(key_of(clause.path), Path(ways))] if ways else [])
         for chosen in product(*choices):
             yield env | dict(chosen)
 
-    def _maybe(self, clauses: tuple[tree.Clause, ...], env: Env, types: Mapping[str, str]) -> list[Env]:
+    def _maybe(self, clauses: tuple[ast.Clause, ...], env: Env, types: Mapping[str, str]) -> list[Env]:
         nothing: Env = dict.fromkeys(k for k in _introduced(clauses) if k not in env)
         if not nothing:
             return [env]
         return list(self.solve(clauses, env, types)) or [env | nothing]
 
-    def _early(self, clauses: tuple[tree.Clause, ...], env: Env) -> list[tree.Clause]:
+    def _early(self, clauses: tuple[ast.Clause, ...], env: Env) -> list[ast.Clause]:
         """Conditions on what is bound before the optional parts."""
-        plain = [c for c in clauses if isinstance(c, tree.Bind | tree.Compare | tree.IsNull | tree.Matches)]
+        plain = [c for c in clauses if isinstance(c, ast.Bind | ast.Compare | ast.IsNull | ast.Matches)]
         return [c for c in plain if all(v in env or v in self.values for v in used(c))]
 
-    def _all_hold(self, clauses: Iterable[tree.Clause], env: Env, types: Mapping[str, str]) -> bool:
+    def _all_hold(self, clauses: Iterable[ast.Clause], env: Env, types: Mapping[str, str]) -> bool:
         """Whether all hold. One that does not decides it, whatever cannot be computed in another."""
         undefined = None
         for clause in clauses:
@@ -140,29 +140,29 @@ class Naive(Evaluate):
             raise undefined
         return True
 
-    def _satisfied(self, clause: tree.Clause, env: Env, types: Mapping[str, str]) -> bool:
+    def _satisfied(self, clause: ast.Clause, env: Env, types: Mapping[str, str]) -> bool:
         match clause:
-            case tree.Bind():
+            case ast.Bind():
                 thing = env[key_of(clause.variable)]
                 assert isinstance(thing, Thing)
                 return all(
                     compared("=", thing.get(a.name), self._given(thing, a, Context(env))) for a in clause.properties
                 )
-            case tree.Compare() | tree.IsNull() | tree.Matches():
+            case ast.Compare() | ast.IsNull() | ast.Matches():
                 return self.holds(clause, Context(env))
-            case tree.Not():
+            case ast.Not():
                 return not self._exists([clause.clauses], env, types)
-            case tree.Or():
+            case ast.Or():
                 return self._exists(clause.alternatives, env, types)
             case _:
                 return True
 
-    def _given(self, thing: Thing, assignment: tree.Assignment, at: Context) -> Any:
+    def _given(self, thing: Thing, assignment: ast.Assignment, at: Context) -> Any:
         """What a property has to be; an F32 is what was written as it holds it."""
         value, prop = self.value(assignment.value, at), thing.kind.prop(assignment.name)
         return as_single(assignment.value, value) if prop is not None and prop.base == "F32" else value
 
-    def _exists(self, blocks: Iterable[tuple[tree.Clause, ...]], env: Env, types: Mapping[str, str]) -> bool:
+    def _exists(self, blocks: Iterable[tuple[ast.Clause, ...]], env: Env, types: Mapping[str, str]) -> bool:
         undefined = None
         for block in blocks:
             try:
@@ -176,19 +176,19 @@ class Naive(Evaluate):
 
     # -- types ----------------------------------------------------------------------------------------------------
 
-    def _types(self, clauses: tuple[tree.Clause, ...], known: Mapping[str, str]) -> dict[str, str]:
+    def _types(self, clauses: tuple[ast.Clause, ...], known: Mapping[str, str]) -> dict[str, str]:
         """The types of node variables: as they are bound, else from the edges between them."""
         found, pool = dict(known), list(_flat(clauses))
         for clause in pool:
-            if isinstance(clause, tree.Bind):
+            if isinstance(clause, ast.Bind):
                 found[key_of(clause.variable)] = clause.type
-        steps = [c for c in pool if isinstance(c, tree.Traverse)]
+        steps = [c for c in pool if isinstance(c, ast.Traverse)]
         for forward in [False] * len(steps) + [True] * len(steps):
             for step in steps:
                 self._type_ends(step, found, forward)
         return found
 
-    def _type_ends(self, step: tree.Traverse, found: dict[str, str], forward: bool) -> None:
+    def _type_ends(self, step: ast.Traverse, found: dict[str, str], forward: bool) -> None:
         kind, source, target = self.world.edge(step.edge), key_of(step.source), key_of(step.target)
         if not (kind.loops or source in found or target in found or forward):
             return
@@ -197,25 +197,25 @@ class Naive(Evaluate):
         found.setdefault(source, ends[0])
         found.setdefault(target, ends[1])
 
-    def _look_for_errors(self, clauses: tuple[tree.Clause, ...], types: dict[str, str]) -> dict[str, str]:
+    def _look_for_errors(self, clauses: tuple[ast.Clause, ...], types: dict[str, str]) -> dict[str, str]:
         """Whether a condition cannot be computed for any nodes and edges at all, be they part of a row or not.
 
         What is known of types goes on to later blocks.
         """
         kinds = self._types(clauses, types)
         for clause in clauses:
-            if isinstance(clause, tree.Traverse) and clause.binding is not None:
+            if isinstance(clause, ast.Traverse) and clause.binding is not None:
                 kinds[key_of(clause.binding)] = self.world.edge(clause.edge).name
         for clause in clauses:
-            if isinstance(clause, tree.Optional):
+            if isinstance(clause, ast.Optional):
                 kinds = self._look_for_errors(clause.clauses, kinds)
         for clause in clauses:
-            if isinstance(clause, tree.Not):
+            if isinstance(clause, ast.Not):
                 self._look_for_errors(clause.clauses, kinds)
-            elif isinstance(clause, tree.Or):
+            elif isinstance(clause, ast.Or):
                 for alternative in clause.alternatives:
                     self._look_for_errors(alternative, kinds)
-            elif isinstance(clause, tree.Compare):
+            elif isinstance(clause, ast.Compare):
                 names = [v for v in dict.fromkeys(used(clause)) if v in kinds]
                 rows = [[Thing(self.world.kinds[kinds[v]], r) for r in self.world.rows[kinds[v]]] for v in names]
                 for things in product(*rows):
@@ -225,8 +225,8 @@ class Naive(Evaluate):
                         self.may_fail = True
                     except KeyError:
                         pass  # it is about a path or an edge of a block around it
-            elif isinstance(clause, tree.Traverse | tree.Shortest):
-                step = clause.step if isinstance(clause, tree.Shortest) else clause
+            elif isinstance(clause, ast.Traverse | ast.Shortest):
+                step = clause.step if isinstance(clause, ast.Shortest) else clause
                 kind = self.world.edge(step.edge)
                 for edge, test in product(self.world.rows[kind.name], step.filters):
                     try:
@@ -237,18 +237,18 @@ class Naive(Evaluate):
 
     # -- edges ----------------------------------------------------------------------------------------------------
 
-    def _passes(self, step: tree.Traverse, edge: Row) -> bool:
+    def _passes(self, step: ast.Traverse, edge: Row) -> bool:
         context = Context({}, bare=Thing(self.world.edge(step.edge), edge))
         try:
             return self.all_hold(step.filters, context)
         except Undefined:
             raise Unclear from None  # the edge may lead nowhere that matters
 
-    def _edges(self, step: tree.Traverse, types: Mapping[str, str]) -> list[Row]:
+    def _edges(self, step: ast.Traverse, types: Mapping[str, str]) -> list[Row]:
         """The edges that a step may walk."""
         return [e for e in self.world.rows[self.world.edge(step.edge).name] if self._passes(step, e)]
 
-    def _pairs(self, step: tree.Traverse, types: Mapping[str, str]) -> list[tuple[str, str]]:
+    def _pairs(self, step: ast.Traverse, types: Mapping[str, str]) -> list[tuple[str, str]]:
         """Their ends, in the direction of the step."""
         kind, edges = self.world.edge(step.edge), self._edges(step, types)
         forward = [(e["@src"], e["@dst"]) for e in edges]
@@ -258,7 +258,7 @@ class Naive(Evaluate):
         is_backward = not kind.loops and types[key_of(step.source)] == kind.target
         return backward if is_backward else forward
 
-    def _between(self, step: tree.Traverse, edge: Row, env: Env, types: Mapping[str, str]) -> bool:
+    def _between(self, step: ast.Traverse, edge: Row, env: Env, types: Mapping[str, str]) -> bool:
         kind = self.world.edge(step.edge)
         ends = (edge["@src"], edge["@dst"])
         if not kind.loops and types[key_of(step.source)] == kind.target:
@@ -266,7 +266,7 @@ class Naive(Evaluate):
         wanted = tuple(_id(env[key_of(v)]) for v in (step.source, step.target))
         return wanted == ends or (step.either and wanted == ends[::-1])
 
-    def _connects(self, step: tree.Traverse, env: Env, types: Mapping[str, str]) -> bool:
+    def _connects(self, step: ast.Traverse, env: Env, types: Mapping[str, str]) -> bool:
         source, target = (_id(env[key_of(v)]) for v in (step.source, step.target))
         if source is None or target is None:
             return False
@@ -276,7 +276,7 @@ class Naive(Evaluate):
         once = not self.world.edge(step.edge).loops
         return target in reached_from(source, pairs, step.bounds.least, step.bounds.most, once)
 
-    def _ways(self, step: tree.Traverse, env: Env, types: Mapping[str, str]) -> list[str]:
+    def _ways(self, step: ast.Traverse, env: Env, types: Mapping[str, str]) -> list[str]:
         source, target = (_id(env[key_of(v)]) for v in (step.source, step.target))
         assert source is not None
         assert target is not None
@@ -286,13 +286,13 @@ class Naive(Evaluate):
 
     # -- searches -------------------------------------------------------------------------------------------------
 
-    def call(self, given: tree.Call, at: Context) -> Any:
+    def call(self, given: ast.Call, at: Context) -> Any:
         if given.function == "now":
             return super().call(given, at)
         if given.function == "rrf":
             return self._fused(given, at)
         field, wanted = given.arguments[0], self.value(given.arguments[1], at)
-        assert isinstance(field, tree.Access)
+        assert isinstance(field, ast.Access)
         thing = at.env[field.variable.name]
         found = self.property(thing, field.property)
         if given.function == "nearest":
@@ -303,7 +303,7 @@ class Naive(Evaluate):
         most = self.value(given.arguments[2], at) if len(given.arguments) == 3 else None
         return None if found is None else matches(given.function, found, wanted, most)
 
-    def _corpus(self, field: tree.Access) -> Corpus:
+    def _corpus(self, field: ast.Access) -> Corpus:
         kind = self._kind_of(field.variable.name)
         key = kind.name, field.property
         if key not in self._corpora:
@@ -317,20 +317,20 @@ class Naive(Evaluate):
             found = self._types(optional.clauses, found)
         return self.world.kinds[found[variable]]
 
-    def _fused(self, given: tree.Call, at: Context) -> float:
+    def _fused(self, given: ast.Call, at: Context) -> float:
         k = self.value(given.arguments[2], at) if len(given.arguments) == 3 else 60
         total = 0.0
         for arm in given.arguments[:2]:
-            assert isinstance(arm, tree.Call)
+            assert isinstance(arm, ast.Call)
             field = arm.arguments[0]
-            assert isinstance(field, tree.Access)
+            assert isinstance(field, ast.Access)
             mine = at.env[field.variable.name]
             ranked = self._ranked(arm, field.variable.name)
             if isinstance(mine, Thing) and mine.id in ranked:
                 total += 1 / (k + 1 + ranked.index(mine.id))
         return total
 
-    def _ranked(self, arm: tree.Call, variable: str) -> list[str]:
+    def _ranked(self, arm: ast.Call, variable: str) -> list[str]:
         """The ids of what was found, the best first; without what has no distance or matches nothing."""
         scores: dict[str, float] = {}
         for env in self.found:
@@ -347,15 +347,15 @@ class Naive(Evaluate):
         """Rows in the order of a distance have one."""
         for ordering in self.read.order:
             found = self._resolved(ordering.expression)
-            if isinstance(found, tree.Call) and found.function == "nearest":
+            if isinstance(found, ast.Call) and found.function == "nearest":
                 self.found = [env for env in self.found if self.value(found, Context(env)) is not None]
 
     # -- outputs --------------------------------------------------------------------------------------------------
 
-    def _resolved(self, given: tree.Expression) -> tree.Expression:
-        return self.aliases[given.name] if isinstance(given, tree.Name) else given
+    def _resolved(self, given: ast.Expression) -> ast.Expression:
+        return self.aliases[given.name] if isinstance(given, ast.Name) else given
 
-    def _output(self, given: tree.Expression, at: Context) -> Any:
+    def _output(self, given: ast.Expression, at: Context) -> Any:
         found = self.value(given, at)
         return found.whole if isinstance(found, Thing) else found
 
@@ -374,8 +374,8 @@ class Naive(Evaluate):
 
     def _aggregates(self, part: object) -> bool:
         return any(
-            isinstance(p, tree.Aggregate)
-            or (isinstance(p, tree.Name) and p.name in self.aliases and self._aggregates(self.aliases[p.name]))
+            isinstance(p, ast.Aggregate)
+            or (isinstance(p, ast.Name) and p.name in self.aliases and self._aggregates(self.aliases[p.name]))
             for p in parts_of(part)
         )
 
@@ -383,7 +383,7 @@ class Naive(Evaluate):
         keys: list[tuple[list[Any], bool]] = []
         for ordering in self.read.order:
             found = self._resolved(ordering.expression)
-            best_first = isinstance(found, tree.Call) and found.function not in ("nearest", "now")
+            best_first = isinstance(found, ast.Call) and found.function not in ("nearest", "now")
             descending = best_first if ordering.descending is None else ordering.descending
             keys.append(([self.plain(ordering.expression, c) for c, _ in rows], descending))
         return sorted_by(rows, [*keys, *((column, False) for column in self._ties(rows))])
@@ -399,7 +399,7 @@ class Naive(Evaluate):
         for name in _tied(self.read.match, set()):
             yield [_id(c.env.get(name)) for c, _ in rows]
 
-    def _count(self, given: tree.Literal | tree.Variable | None) -> int | None:
+    def _count(self, given: ast.Literal | ast.Variable | None) -> int | None:
         found = None if given is None else self.value(given, Context({}))
         assert found is None or isinstance(found, int)
         return found
@@ -412,47 +412,47 @@ def _id(found: Thing | Path | None) -> str | None:
     return found.id if isinstance(found, Thing) else None
 
 
-def _nodes(clauses: Iterable[tree.Clause]) -> Iterator[str]:
+def _nodes(clauses: Iterable[ast.Clause]) -> Iterator[str]:
     """Node variables that clauses bind, in their order; of an `or`, those that every alternative binds."""
     for clause in clauses:
         match clause:
-            case tree.Bind():
+            case ast.Bind():
                 yield key_of(clause.variable)
-            case tree.Traverse():
+            case ast.Traverse():
                 yield from (key_of(clause.source), key_of(clause.target))
-            case tree.Or():
+            case ast.Or():
                 first, *rest = [[n for n in _nodes(a) if not n.startswith("_")] for a in clause.alternatives]
                 yield from (name for name in first if all(name in other for other in rest))
             case _:
                 pass
 
 
-def _optionals(clauses: Iterable[tree.Clause]) -> Iterator[tree.Optional]:
+def _optionals(clauses: Iterable[ast.Clause]) -> Iterator[ast.Optional]:
     """Optional blocks and those inside them, in their order."""
     for clause in clauses:
-        if isinstance(clause, tree.Optional):
+        if isinstance(clause, ast.Optional):
             yield clause
             yield from _optionals(clause.clauses)
 
 
-def _named_edges(clauses: Iterable[tree.Clause]) -> Iterator[str]:
+def _named_edges(clauses: Iterable[ast.Clause]) -> Iterator[str]:
     for clause in clauses:
-        if isinstance(clause, tree.Traverse) and clause.binding is not None:
+        if isinstance(clause, ast.Traverse) and clause.binding is not None:
             yield key_of(clause.binding)
 
 
-def _introduced(clauses: Iterable[tree.Clause]) -> Iterator[str]:
+def _introduced(clauses: Iterable[ast.Clause]) -> Iterator[str]:
     """Everything that an optional block and those inside it bind."""
     clauses = tuple(clauses)
     yield from (*_nodes(clauses), *_named_edges(clauses))
     for clause in clauses:
-        if isinstance(clause, tree.Shortest):
+        if isinstance(clause, ast.Shortest):
             yield key_of(clause.path)
-        elif isinstance(clause, tree.Optional):
+        elif isinstance(clause, ast.Optional):
             yield from _introduced(clause.clauses)
 
 
-def _tied(clauses: Iterable[tree.Clause], seen: set[str]) -> Iterator[str]:
+def _tied(clauses: Iterable[ast.Clause], seen: set[str]) -> Iterator[str]:
     """The nodes of a block, its edges, then those of its optional parts."""
     clauses = tuple(clauses)
     for name in (*_nodes(clauses), *_named_edges(clauses)):
@@ -460,14 +460,14 @@ def _tied(clauses: Iterable[tree.Clause], seen: set[str]) -> Iterator[str]:
             seen.add(name)
             yield name
     for clause in clauses:
-        if isinstance(clause, tree.Optional):
+        if isinstance(clause, ast.Optional):
             yield from _tied(clause.clauses, seen)
 
 
-def _flat(clauses: Iterable[tree.Clause]) -> Iterator[tree.Clause]:
+def _flat(clauses: Iterable[ast.Clause]) -> Iterator[ast.Clause]:
     """Clauses, and those of alternatives, whose variables are typed together."""
     for clause in clauses:
         yield clause
-        if isinstance(clause, tree.Or):
+        if isinstance(clause, ast.Or):
             for alternative in clause.alternatives:
                 yield from _flat(alternative)

@@ -12,7 +12,7 @@ from tests.graph.differential.evaluate import Context, Evaluate, Thing
 from tests.graph.differential.values import Unclear, Undefined
 from tests.graph.differential.world import WHOLE, Kind, Row, World, identity, single
 
-from quire.graph.language import tree
+from quire.graph.language import ast
 
 Counts = dict[str, dict[str, int]]
 
@@ -24,9 +24,9 @@ class Refused(Exception):
 class Writes(Evaluate):
     """One mutation. The world that it leaves is `world`, its own copy."""
 
-    def __init__(self, world: World, query: tree.Query, values: Mapping[str, Any], now: dt.datetime) -> None:
+    def __init__(self, world: World, query: ast.Query, values: Mapping[str, Any], now: dt.datetime) -> None:
         super().__init__(World(world.kinds, copy.deepcopy(world.rows)), query, values, now)
-        assert isinstance(query.body, tree.Mutation)
+        assert isinstance(query.body, ast.Mutation)
         self.statements = query.body.statements
         self.counts: dict[str, Counter[str]] = {name: Counter() for name in ("inserted", "updated", "deleted")}
         self.may_fail = False
@@ -37,16 +37,16 @@ class Writes(Evaluate):
         for statement in self.statements:
             kind = self.world.kinds[statement.type]
             match statement:
-                case tree.Insert():
+                case ast.Insert():
                     self._insert(kind, statement)
-                case tree.Update():
+                case ast.Update():
                     self._update(kind, statement)
-                case tree.Delete():
+                case ast.Delete():
                     self._delete(kind, statement)
         self._check()
         return {name: dict(found) for name, found in self.counts.items()}
 
-    def _insert(self, kind: Kind, statement: tree.Insert) -> None:
+    def _insert(self, kind: Kind, statement: ast.Insert) -> None:
         given = {a.name: self.value(a.value, Context({})) for a in statement.assignments}
         row: Row = {p.name: stored(kind, p.name, given.get(p.name)) for p in kind.props}
         row["@id"] = given.get("id")
@@ -66,13 +66,13 @@ class Writes(Evaluate):
         self.world.rows[kind.name].append(row)
         self.counts["inserted"][kind.name] += 1
 
-    def _update(self, kind: Kind, statement: tree.Update) -> None:
+    def _update(self, kind: Kind, statement: ast.Update) -> None:
         changes = {a.name: stored(kind, a.name, self.value(a.value, Context({}))) for a in statement.assignments}
         for row in self._chosen(kind, statement.where):
             row |= changes
             self.counts["updated"][kind.name] += 1
 
-    def _delete(self, kind: Kind, statement: tree.Delete) -> None:
+    def _delete(self, kind: Kind, statement: ast.Delete) -> None:
         gone = self._chosen(kind, statement.where)
         self._remove(kind, gone)
         ids = {row["@id"] for row in gone}
@@ -86,7 +86,7 @@ class Writes(Evaluate):
         if gone:
             self.counts["deleted"][kind.name] += len(gone)
 
-    def _chosen(self, kind: Kind, where: tuple[tree.Filter, ...]) -> list[Row]:
+    def _chosen(self, kind: Kind, where: tuple[ast.Filter, ...]) -> list[Row]:
         """The rows that satisfy all predicates. One that does not hold decides it, whatever another cannot compute."""
         found = []
         for row in self.world.rows[kind.name]:

@@ -165,7 +165,7 @@ def test_a_text_is_searched_for_with_the_model_that_made_the_vectors(lake: quire
     graph.load(docs({"key": "a", "text": "red fox"}, {"key": "b", "text": "blue whale"}, {"key": "c"}))
     read = "query q($t: String) { match { $d: Doc } return { $d.key as key } order { nearest($d.vec, $t) } limit 1 }"
     assert graph.query(read, t="a fox that is red").to_pylist() == [{"key": "a"}]
-    with pytest.raises(Unsupported, match="nothing that makes vectors"):
+    with pytest.raises(Unsupported, match="no embedder is configured"):
         Graph(lake).query(read, t="x").to_pylist()
 
 
@@ -211,7 +211,7 @@ def test_many_texts_are_made_in_parts_with_progress(lake: quire.Lake) -> None:
     made, told = Parts(), []
     graph = Graph(lake, embedder=made)
     rows = [{"key": str(i), "text": f"text {i}"} for i in range(AT_ONCE + 10)]
-    graph.load(pa.Table.from_pylist(rows), type="Doc", progress=lambda name, n: told.append((name, n)))
+    graph.load(pa.Table.from_pylist(rows), type="Doc", progress=lambda what, n, total: told.append((what, n)))
     assert made.largest == AT_ONCE
     assert [n for name, n in told if name == "embedding Doc.vec"] == [AT_ONCE, AT_ONCE + 10]
     assert sum(v is None for v in vectors(graph).values()) == 0

@@ -126,7 +126,7 @@ def test_a_refusal_is_final_and_says_why(service: Service, status: int, next: st
         ([{"index": 0, "embedding": [1.0]}], "1 vectors for 2 texts"),
         ([{"index": 0, "embedding": [1.0]}] * 2, "2 vectors for 2 texts"),
         ([{"index": 0, "embedding": [1.0]}, {"index": 1, "embedding": [1.0, 2.0]}], "of 2 dimensions, not of 1"),
-        ([{"index": 0, "embedding": ["x"]}, {"index": 1, "embedding": [1.0]}], "something else than vectors"),
+        ([{"index": 0, "embedding": ["x"]}, {"index": 1, "embedding": [1.0]}], "did not answer with vectors"),
     ],
 )
 def test_an_answer_that_does_not_fit_the_question_is_refused(service: Service, data: Any, said: str) -> None:
@@ -143,7 +143,7 @@ def test_other_dimensions_than_those_asked_for_are_refused(service: Service) -> 
 @pytest.mark.parametrize("body", [b"<html>", b"[" * 100_000, b"\xff"])
 def test_an_answer_that_is_no_json_is_refused(service: Service, body: bytes) -> None:
     service.script = [(200, body, {})]
-    with pytest.raises(EmbedderError, match="something else than vectors"):
+    with pytest.raises(EmbedderError, match="did not answer with vectors"):
         made(service).embed(["a"])
 
 

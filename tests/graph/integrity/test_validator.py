@@ -242,7 +242,7 @@ def test_a_raw_transaction_that_others_made_wrong_may_be_run_again(lake: quire.L
         tx["edge:LivesIn"].append([{"id": "l1", "src": "Bob", "dst": "Rome"}])
         with lake.transaction() as rival:
             rival["edge:LivesIn"].append([{"id": "l2", "src": "Bob", "dst": "Rome"}])
-        with pytest.raises(Conflict, match="stands against this") as caught:
+        with pytest.raises(Conflict, match="conflict with this transaction") as caught:
             tx.commit()
     assert caught.value.retryable
 

@@ -37,7 +37,7 @@ def read(match: str, returned: str = "$p.name", rest: str = "", parameters: str 
     return body
 
 
-def write(text: str, parameters: str = "") -> tuple[plan.Statement, ...]:
+def write(text: str, parameters: str = "") -> tuple[plan.MutationStatement, ...]:
     body = query(text, parameters).body
     assert isinstance(body, plan.Mutation)
     return body.statements

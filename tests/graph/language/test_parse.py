@@ -8,138 +8,139 @@ import time
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.budget import budget
 
 from quire.errors import InvalidQuery
-from quire.graph.language import parse, tree
+from quire.graph.language import ast, parse
 from quire.graph.types import Type
 
 
-def body(text: str, parameters: str = "") -> tree.Read:
+def body(text: str, parameters: str = "") -> ast.Read:
     found = parse(f"query q({parameters}) {{ match {{ {text} }} return {{ $p }} }}").queries[0].body
-    assert isinstance(found, tree.Read)
+    assert isinstance(found, ast.Read)
     return found
 
 
-def clause(text: str, parameters: str = "") -> tree.Clause:
+def clause(text: str, parameters: str = "") -> ast.Clause:
     [found] = body(text, parameters).match
     return found
 
 
-def expression(text: str) -> tree.Expression:
+def expression(text: str) -> ast.Expression:
     [found] = parse(f"query q() {{ match {{ $p: P }} return {{ {text} }} }}").queries[0].body.projections  # type: ignore[union-attr]
     return found.expression
 
 
-P, F = tree.Variable("p"), tree.Variable("f")
-AGE = tree.Access(P, "age")
+P, F = ast.Variable("p"), ast.Variable("f")
+AGE = ast.Access(P, "age")
 
 
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("$p: Person", tree.Bind(P, "Person")),
+        ("$p: Person", ast.Bind(P, "Person")),
         (
             '$p: Person { name: "x", age: 3, }',
-            tree.Bind(
+            ast.Bind(
                 P,
                 "Person",
                 (
-                    tree.Assignment("name", tree.Literal("x", "String")),
-                    tree.Assignment("age", tree.Literal(3, "I64")),
+                    ast.Assignment("name", ast.Literal("x", "String")),
+                    ast.Assignment("age", ast.Literal(3, "I64")),
                 ),
             ),
         ),
-        ("$p knows $f", tree.Traverse(P, "knows", F)),
-        ("$p <knows> $f", tree.Traverse(P, "knows", F, either=True)),
-        ("$p < knows > $f", tree.Traverse(P, "knows", F, either=True)),
-        ("$p $e:knows $f", tree.Traverse(P, "knows", F, tree.Variable("e"))),
-        ("$p $e: <knows> $f", tree.Traverse(P, "knows", F, tree.Variable("e"), either=True)),
-        ("$p knows{1,3} $f", tree.Traverse(P, "knows", F, bounds=tree.Bounds(1, 3))),
-        ("$p knows {2,} $f", tree.Traverse(P, "knows", F, bounds=tree.Bounds(2, None))),
-        ("$p contains $f", tree.Traverse(P, "contains", F)),
-        ("$p contains{1,2} $f", tree.Traverse(P, "contains", F, bounds=tree.Bounds(1, 2))),
+        ("$p knows $f", ast.Traverse(P, "knows", F)),
+        ("$p <knows> $f", ast.Traverse(P, "knows", F, either=True)),
+        ("$p < knows > $f", ast.Traverse(P, "knows", F, either=True)),
+        ("$p $e:knows $f", ast.Traverse(P, "knows", F, ast.Variable("e"))),
+        ("$p $e: <knows> $f", ast.Traverse(P, "knows", F, ast.Variable("e"), either=True)),
+        ("$p knows{1,3} $f", ast.Traverse(P, "knows", F, bounds=ast.Bounds(1, 3))),
+        ("$p knows {2,} $f", ast.Traverse(P, "knows", F, bounds=ast.Bounds(2, None))),
+        ("$p contains $f", ast.Traverse(P, "contains", F)),
+        ("$p contains{1,2} $f", ast.Traverse(P, "contains", F, bounds=ast.Bounds(1, 2))),
         (
             "$p knows{1,2} [since = 1, kind is null] $f",
-            tree.Traverse(
+            ast.Traverse(
                 P,
                 "knows",
                 F,
-                bounds=tree.Bounds(1, 2),
+                bounds=ast.Bounds(1, 2),
                 filters=(
-                    tree.Compare("=", tree.Name("since"), tree.Literal(1, "I64")),
-                    tree.IsNull(tree.Name("kind")),
+                    ast.Compare("=", ast.Name("since"), ast.Literal(1, "I64")),
+                    ast.IsNull(ast.Name("kind")),
                 ),
             ),
         ),
-        ("not { $p knows $_ }", tree.Not((tree.Traverse(P, "knows", tree.Variable("_")),))),
-        ("optional { $p knows $f }", tree.Optional((tree.Traverse(P, "knows", F),))),
+        ("not { $p knows $_ }", ast.Not((ast.Traverse(P, "knows", ast.Variable("_")),))),
+        ("optional { $p knows $f }", ast.Optional((ast.Traverse(P, "knows", F),))),
         (
             "or { $p knows $f { $p.age = 1 $p.age = 2 } }",
-            tree.Or(
+            ast.Or(
                 (
-                    (tree.Traverse(P, "knows", F),),
+                    (ast.Traverse(P, "knows", F),),
                     (
-                        tree.Compare("=", AGE, tree.Literal(1, "I64")),
-                        tree.Compare("=", AGE, tree.Literal(2, "I64")),
+                        ast.Compare("=", AGE, ast.Literal(1, "I64")),
+                        ast.Compare("=", AGE, ast.Literal(2, "I64")),
                     ),
                 )
             ),
         ),
         (
             "$x = shortest($p knows{1,6} $f)",
-            tree.Shortest(tree.Variable("x"), tree.Traverse(P, "knows", F, bounds=tree.Bounds(1, 6))),
+            ast.Shortest(ast.Variable("x"), ast.Traverse(P, "knows", F, bounds=ast.Bounds(1, 6))),
         ),
-        ("$p.age is null", tree.IsNull(AGE)),
-        ("$p.age is not null", tree.IsNull(AGE, True)),
-        ('search($p.age, "x")', tree.Matches(tree.Call("search", (AGE, tree.Literal("x", "String"))))),
-        ("$p.limit = 1", tree.Compare("=", tree.Access(P, "limit"), tree.Literal(1, "I64"))),
-        ("$p.in in [1]", tree.Compare("in", tree.Access(P, "in"), tree.ListOf((tree.Literal(1, "I64"),)))),
+        ("$p.age is null", ast.IsNull(AGE)),
+        ("$p.age is not null", ast.IsNull(AGE, True)),
+        ('search($p.age, "x")', ast.Matches(ast.Call("search", (AGE, ast.Literal("x", "String"))))),
+        ("$p.limit = 1", ast.Compare("=", ast.Access(P, "limit"), ast.Literal(1, "I64"))),
+        ("$p.in in [1]", ast.Compare("in", ast.Access(P, "in"), ast.ListOf((ast.Literal(1, "I64"),)))),
     ],
 )
-def test_a_clause_is_read_as_it_is_written(text: str, expected: tree.Clause) -> None:
+def test_a_clause_is_read_as_it_is_written(text: str, expected: ast.Clause) -> None:
     assert clause(text) == expected
 
 
 @pytest.mark.parametrize("sign", [">=", "<=", "!=", ">", "<", "=", "contains", "starts_with", "in"])
 def test_every_comparison_is_read(sign: str) -> None:
-    assert clause(f"$p.age {sign} 3") == tree.Compare(sign, AGE, tree.Literal(3, "I64"))  # type: ignore[arg-type]
+    assert clause(f"$p.age {sign} 3") == ast.Compare(sign, AGE, ast.Literal(3, "I64"))  # type: ignore[arg-type]
 
 
 def test_contains_between_a_parameter_and_a_variable_is_a_comparison() -> None:
-    assert isinstance(clause("$p contains $f", "$p: [String]"), tree.Compare)
+    assert isinstance(clause("$p contains $f", "$p: [String]"), ast.Compare)
 
 
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        (r'"a\"\n\u00e9"', tree.Literal('a"\né', "String")),
-        ('"two\nlines"', tree.Literal("two\nlines", "String")),
-        ("-5", tree.Literal(-5, "I64")),
-        ("2.5e3", tree.Literal(2500.0, "F64")),
-        ("true", tree.Literal(True, "Bool")),
-        ("false", tree.Literal(False, "Bool")),
-        ("[]", tree.ListOf(())),
-        ("[1, 2,]", tree.ListOf((tree.Literal(1, "I64"), tree.Literal(2, "I64")))),
-        ('date("2024-02-29")', tree.Literal(dt.date(2024, 2, 29), "Date")),
-        ('datetime("2024-01-01T00:00:00Z")', tree.Literal(dt.datetime(2024, 1, 1, tzinfo=dt.UTC), "DateTime")),
-        ("now()", tree.Call("now", ())),
-        ("count(*)", tree.Aggregate("count", None)),
-        ("count(distinct $p)", tree.Aggregate("count", P, True)),
-        ("sum($p.age)", tree.Aggregate("sum", AGE)),
-        ("$p.age + 1 * 2", tree.Binary("+", AGE, tree.Binary("*", tree.Literal(1, "I64"), tree.Literal(2, "I64")))),
-        ("($p.age + 1) % 2", tree.Binary("%", tree.Binary("+", AGE, tree.Literal(1, "I64")), tree.Literal(2, "I64"))),
-        ("$p.age - 1 / 2", tree.Binary("-", AGE, tree.Binary("/", tree.Literal(1, "I64"), tree.Literal(2, "I64")))),
-        ("-$p.age", tree.Negative(AGE)),
+        (r'"a\"\n\u00e9"', ast.Literal('a"\né', "String")),
+        ('"two\nlines"', ast.Literal("two\nlines", "String")),
+        ("-5", ast.Literal(-5, "I64")),
+        ("2.5e3", ast.Literal(2500.0, "F64")),
+        ("true", ast.Literal(True, "Bool")),
+        ("false", ast.Literal(False, "Bool")),
+        ("[]", ast.ListOf(())),
+        ("[1, 2,]", ast.ListOf((ast.Literal(1, "I64"), ast.Literal(2, "I64")))),
+        ('date("2024-02-29")', ast.Literal(dt.date(2024, 2, 29), "Date")),
+        ('datetime("2024-01-01T00:00:00Z")', ast.Literal(dt.datetime(2024, 1, 1, tzinfo=dt.UTC), "DateTime")),
+        ("now()", ast.Call("now", ())),
+        ("count(*)", ast.Aggregate("count", None)),
+        ("count(distinct $p)", ast.Aggregate("count", P, True)),
+        ("sum($p.age)", ast.Aggregate("sum", AGE)),
+        ("$p.age + 1 * 2", ast.Binary("+", AGE, ast.Binary("*", ast.Literal(1, "I64"), ast.Literal(2, "I64")))),
+        ("($p.age + 1) % 2", ast.Binary("%", ast.Binary("+", AGE, ast.Literal(1, "I64")), ast.Literal(2, "I64"))),
+        ("$p.age - 1 / 2", ast.Binary("-", AGE, ast.Binary("/", ast.Literal(1, "I64"), ast.Literal(2, "I64")))),
+        ("-$p.age", ast.Negative(AGE)),
         (
             "rrf(nearest($p.age, $p), bm25($p.age, $p), 10)",
-            tree.Call("rrf", (tree.Call("nearest", (AGE, P)), tree.Call("bm25", (AGE, P)), tree.Literal(10, "I64"))),
+            ast.Call("rrf", (ast.Call("nearest", (AGE, P)), ast.Call("bm25", (AGE, P)), ast.Literal(10, "I64"))),
         ),
     ],
 )
-def test_an_expression_is_read_as_it_is_written(text: str, expected: tree.Expression) -> None:
+def test_an_expression_is_read_as_it_is_written(text: str, expected: ast.Expression) -> None:
     found = expression(text)
     assert found == expected
-    assert not isinstance(found, tree.Literal) or type(found.value) is type(expected.value)  # type: ignore[union-attr]
+    assert not isinstance(found, ast.Literal) or type(found.value) is type(expected.value)  # type: ignore[union-attr]
 
 
 def test_the_parts_of_a_read_are_all_there() -> None:
@@ -157,7 +158,7 @@ def test_the_parts_of_a_read_are_all_there() -> None:
         """
     ).queries
     read = query.body
-    assert isinstance(read, tree.Read)
+    assert isinstance(read, ast.Read)
     assert [p.type for p in query.parameters] == [
         Type("I64"),
         Type("Vector", size=4, optional=True),
@@ -168,8 +169,8 @@ def test_the_parts_of_a_read_are_all_there() -> None:
     assert [p.alias for p in read.projections] == [None, "n", "in"]
     assert [o.descending for o in read.order] == [True, False, None]
     assert (read.distinct, len(read.having)) == (True, 2)
-    assert (read.limit, read.offset) == (tree.Variable("n"), tree.Literal(3, "I64"))
-    assert query.at == tree.At(2, 9)
+    assert (read.limit, read.offset) == (ast.Variable("n"), ast.Literal(3, "I64"))
+    assert query.at == ast.At(2, 9)
 
 
 def test_several_statements_make_one_mutation() -> None:
@@ -180,7 +181,7 @@ def test_several_statements_make_one_mutation() -> None:
     insert, update, delete = query.body.statements  # type: ignore[union-attr]
     assert [a.name for a in insert.assignments] == ["from", "to", "since"]  # type: ignore[union-attr]
     assert len(update.where) == 2  # type: ignore[union-attr]
-    assert isinstance(delete, tree.Delete)
+    assert isinstance(delete, ast.Delete)
 
 
 @pytest.mark.parametrize(
@@ -191,14 +192,14 @@ def test_several_statements_make_one_mutation() -> None:
         ("query f() { match { $p: P } return { $p } limt 3 }", (1, 43), "Did you mean 'limit'?"),
         ("query f() { match { $p: P", (1, 26), "ends too early"),
         ("query f() {\n match { $p Person } }", (2, 13), "bound with a colon"),
-        ("query f() { match { $p.age } return { $p } }", (1, 21), "compares two things"),
+        ("query f() { match { $p.age } return { $p } }", (1, 21), "nothing to compare with"),
         ("query f() { match { $p.a = 'x' } return { $p } }", (1, 28), "double quotes"),
         ("query f() { match { $p: P } return { cuont($p) } }", (1, 38), "Did you mean 'count'?"),
-        ("query f() { match { $p: P } return { sum(*) } }", (1, 38), "has no meaning"),
+        ("query f() { match { $p: P } return { sum(*) } }", (1, 38), "is not allowed"),
         ("query f() { match { $p: P } return { count($p, $p) } }", (1, 38), "one argument"),
         ("query f() { match { $p: P } return { now(1) } }", (1, 38), "takes 0 arguments"),
         ("query f() { match { $p: P } return { now(*) } }", (1, 38), "neither"),
-        ('query f() { match { $p: P } return { date("2024-13-01") } }', (1, 43), "is a date"),
+        ('query f() { match { $p: P } return { date("2024-13-01") } }', (1, 43), "must be a date"),
         ("query f() { match { $p: P } return { date(3) } }", (1, 38), "text in quotes"),
         (r'query f() { match { $p: P } return { "\q" } }', (1, 38), "escape"),
         (r'query f() { match { $p: P } return { "\ud800" } }', (1, 38), "escape"),
@@ -223,7 +224,7 @@ def test_several_statements_make_one_mutation() -> None:
         ('query f() @descripton("x") { delete P where a = 1 }', (1, 11), "Did you mean '@description'?"),
         ('query f() @description("x") @description("y") { delete P where a = 1 }', (1, 29), "written twice"),
         ("query f() { update P set { a: 1 } }", (1, 35), "`where`"),
-        ("query f() { delete P where $x = shortest($a k $b) }", (1, 28), "in match alone"),
+        ("query f() { delete P where $x = shortest($a k $b) }", (1, 28), "only in match"),
     ],
 )
 def test_a_mistake_is_named_with_its_place(text: str, at: tuple[int, int], said: str) -> None:
@@ -265,7 +266,7 @@ WORDS += (
 WORDS += " contains starts_with as asc desc shortest( nearest( @description + - / % // /* */ {1,2} \" ' # \\ enum é"
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=budget(40, full=300), deadline=None)
 @given(st.one_of(st.text(max_size=200), st.lists(st.sampled_from(WORDS.split()), max_size=60).map(" ".join)))
 def test_any_text_is_read_or_refused_in_time(text: str) -> None:
     began, places = time.monotonic(), []

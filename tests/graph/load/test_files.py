@@ -16,6 +16,7 @@ import quire
 from quire.errors import IntegrityError, InvalidInput, StorageError
 from quire.graph.graph import Graph
 from quire.graph.load import load, readers
+from quire.rowfiles import columnar
 
 SCHEMA = """
 node Person { name: String @key  age: I32?  note: String? }
@@ -77,7 +78,7 @@ def test_a_file_that_was_opened_as_text_is_read(graph: Graph, tmp_path: Path, fo
 def test_few_rows_are_read_at_once_when_they_are_large(
     graph: Graph, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(readers, "BLOCK_BYTES", 1 << 16)
+    monkeypatch.setattr(columnar, "BYTES", 1 << 16)
     seen: list[int] = []
     taken = readers.Typist.columns
 
@@ -106,7 +107,9 @@ def test_the_file_of_rejects_is_that_of_this_load(graph: Graph, tmp_path: Path) 
 
 def test_rejects_that_cannot_be_written_are_told_as_such(graph: Graph, tmp_path: Path) -> None:
     with pytest.raises(StorageError, match="rejects cannot be written"):
-        graph.load([{"name": "a", "age": "x"}], type="Person", skip_rejects=True, rejects=tmp_path / "no" / "file")
+        graph.load(
+            [{"name": "a", "age": "x"}], type="Person", skip_rejects=True, rejects=tmp_path / "no" / "file.ndjson"
+        )
 
 
 def test_rejects_never_overwrite_what_is_loaded(graph: Graph, tmp_path: Path) -> None:
@@ -144,16 +147,16 @@ def test_a_violation_names_the_line_of_the_row_that_is_loaded(graph: Graph, tmp_
 
 
 def test_many_rows_are_skipped_in_few_looks(graph: Graph, monkeypatch: pytest.MonkeyPatch) -> None:
-    from quire.graph.load import gather
+    from quire.graph.load import in_memory
 
     looks = []
-    places = gather.Gathering.places
+    found = in_memory.InMemory.culprits
 
     def noted(self: Any, *more: Any) -> Any:
         looks.append(more)
-        return places(self, *more)
+        return found(self, *more)
 
-    monkeypatch.setattr(gather.Gathering, "places", noted)
+    monkeypatch.setattr(in_memory.InMemory, "culprits", noted)
     people = [{"type": "Person", "data": {"name": str(i)}} for i in range(10)]
     edges = [{"edge": "Likes", "from": str(i % 10), "to": f"nobody {i}"} for i in range(1_000)]
     good = {"edge": "Likes", "from": "1", "to": "2"}
@@ -202,11 +205,11 @@ def test_rejected_rows_can_be_corrected_and_loaded_again(graph: Graph, tmp_path:
 
 
 def test_a_row_that_is_in_no_file_is_named_by_its_number(graph: Graph) -> None:
-    with pytest.raises(IntegrityError, match=r"^row 2: Person.*age is a whole number"):
+    with pytest.raises(IntegrityError, match=r"^row 2: Person.*age must be a whole number"):
         graph.load([{"name": "a"}, {"name": "b", "age": "x"}], type="Person")
 
 
 @pytest.mark.parametrize("source", [5, [5], None, b"rows"])
 def test_what_holds_no_rows_is_refused(graph: Graph, source: Any) -> None:
-    with pytest.raises(InvalidInput, match="holds no rows"):
+    with pytest.raises(InvalidInput, match="it is not a source of rows"):
         graph.load(source, type="Person")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -42,18 +43,59 @@ def pairs(graph: Graph, kind: str) -> list[tuple[str, str]]:
 @pytest.mark.parametrize(
     "rows",
     [
-        [edge("Likes", "A", "B", id="l1"), edge("Likes", "A", "C")],
-        [edge("Likes", "A", "C"), edge("Likes", "A", "B", id="l1")],
         [{"type": "Note", "id": "n1", "data": {"text": "x"}}, {"type": "Note", "data": {"text": "y"}}],
-        [edge("Cites", "A", "B", data={"id": 7})],
+        [{"type": "Note", "data": {"text": "y"}}],
     ],
-    ids=["edge", "edge, the other way round", "node", "a property called id is no id"],
+    ids=["some without an id", "all without an id"],
 )
 def test_merge_refuses_rows_of_which_nothing_says_what_they_are(graph: Graph, rows: list[dict[str, Any]]) -> None:
     head = graph.lake.head
     with pytest.raises(Refused, match="cannot be merged"):
         graph.load(rows, mode="merge")
     assert graph.lake.head == head
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        [edge("Likes", "A", "B", id="l1"), edge("Likes", "A", "C")],
+        [edge("Likes", "A", "C"), edge("Likes", "A", "B", id="l1")],
+        [edge("Likes", "A", "C"), edge("Likes", "A", "B")],
+    ],
+    ids=["the second without an id", "the first without an id", "none with an id"],
+)
+def test_merge_inserts_edges_of_which_nothing_says_what_they_are(graph: Graph, rows: list[dict[str, Any]]) -> None:
+    done = graph.load(rows, mode="merge")
+    assert (done.types["Likes"].inserted, done.types["Likes"].updated) == (2, 0)
+    assert pairs(graph, "Likes") == [("A", "B"), ("A", "C")]
+    named = sum("id" in row for row in rows)
+    done = graph.load(rows, mode="merge")
+    assert (done.types["Likes"].inserted, done.types["Likes"].updated) == (2 - named, named), "an id names an edge"
+    assert len({row["id"] for row in graph.lake["edge:Likes"].to_pylist()}) == 4 - named
+
+
+def test_a_property_called_id_is_no_id(graph: Graph) -> None:
+    for _ in range(2):
+        graph.load([edge("Cites", "A", "B", data={"id": 7})], mode="merge")
+    assert pairs(graph, "Cites") == [("A", "B"), ("A", "B")]
+
+
+def test_the_same_edge_twice_in_a_merge_is_one_edge(graph: Graph, tmp_path: Path) -> None:
+    same = [edge("Likes", "A", "B", id="l1"), edge("Likes", "A", "C", id="l2"), edge("Likes", "A", "B", id="l1")]
+    assert graph.load(same, mode="merge").types["Likes"].inserted == 2
+    assert pairs(graph, "Likes") == [("A", "B"), ("A", "C")]
+    file = tmp_path / "edges.jsonl"
+    other = [*same, edge("Likes", "B", "C", id="l1")]
+    file.write_text("".join(json.dumps(row) + "\n" for row in other))
+    with pytest.raises(IntegrityError) as caught:
+        graph.load(str(file), mode="merge")
+    [found] = caught.value.violations
+    assert (found["line"], found["rule"]) == (4, "key")
+    assert "with other content: here and in line 1" in found["message"]
+    assert graph.load(str(file), mode="merge", skip_rejects=True).rejected == 1
+    assert pairs(graph, "Likes") == [("A", "B"), ("A", "C")]
+    with pytest.raises(IntegrityError, match="exists already"):
+        graph.load(same, mode="append")
 
 
 def test_under_merge_what_is_unique_says_which_edge_it_is(graph: Graph) -> None:
@@ -82,7 +124,7 @@ def test_a_load_with_a_token_happens_once(graph: Graph) -> None:
     rows = [{"type": "Person", "data": {"name": "D"}}]
     assert graph.load(rows, options={"token": token}).rows == 1
     again = graph.load(rows, options={"token": token})
-    assert (again.rows, graph.lake["node:Person"].count()) == (0, 4)
+    assert (again.repeated, again.rows, graph.lake["node:Person"].count()) == (True, 1, 4)
 
 
 def test_a_handle_that_is_behind_looks_before_it_loads(graph: Graph) -> None:

@@ -12,14 +12,14 @@ import pytest
 
 import quire
 from quire.graph.graph import Graph
-from quire.graph.load import index
+from quire.graph.load import build_indexes
 
 SCHEMA = 'node Doc { key: String @key  title: String?  vec: Vector(8)? @index @metric("cosine") }'
 
 
 @pytest.fixture
 def graph(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Graph]:
-    monkeypatch.setattr(index, "ENOUGH", 500)
+    monkeypatch.setattr(build_indexes, "ENOUGH", 500)
     with quire.create(str(tmp_path / "lake"), backfill=False) as lake:
         made = Graph(lake)
         made.apply_schema(SCHEMA)

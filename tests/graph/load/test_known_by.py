@@ -75,7 +75,7 @@ def test_an_id_that_another_row_has_by_what_is_unique_still_clashes(graph: Graph
     with pytest.raises(IntegrityError) as caught:
         merged(graph, coded("e1", code="y"))
     assert caught.value.rule == "key"
-    assert "another one by what is unique" in caught.value.message
+    assert "exists already with different unique values" in caught.value.message
 
 
 def test_the_ends_of_an_edge_come_before_other_rules(graph: Graph) -> None:

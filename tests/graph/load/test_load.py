@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import quire
-from quire.errors import IntegrityError, Refused
+from quire.errors import IntegrityError
 from quire.graph.load import LoadReceipt, load
 from quire.graph.schema.apply import apply
 
@@ -113,10 +113,11 @@ def test_an_edge_is_merged_by_what_is_unique(lake: quire.Lake) -> None:
     assert after["since"].year == 2021
 
 
-def test_an_edge_that_nothing_identifies_cannot_be_merged(lake: quire.Lake) -> None:
+def test_an_edge_that_nothing_identifies_is_new_in_every_merge(lake: quire.Lake) -> None:
     loaded(lake, PEOPLE)
-    with pytest.raises(Refused, match="Likes"):
+    for count in (1, 2):
         loaded(lake, [{"edge": "Likes", "from": "Alice", "to": "Bob"}], "merge")
+        assert lake["edge:Likes"].count() == count
     assert loaded(lake, [{"edge": "Likes", "id": "l1", "from": "Alice", "to": "Bob"}], "merge").rows == 1
 
 
@@ -187,6 +188,28 @@ def test_errors_are_collected_up_to_a_number(lake: quire.Lake) -> None:
     with pytest.raises(IntegrityError) as caught:
         loaded(lake, rows, max_errors=7)
     assert len(caught.value.violations) == 7
+    assert "And at least 4 more: the search stopped at 7." in caught.value.message
+    assert (caught.value.fields["count"], caught.value.fields["stopped"]) == (7, True)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "options", "said"),
+    [
+        (5, {"max_errors": 2}, "There may be more: the search stopped at 2."),
+        (5, {"max_errors": 20}, "And 2 more."),
+        (3, {"max_errors": 20}, ""),
+        (9, {"skip_rejects": 5}, "And at least 3 more: the search stopped at 6."),
+    ],
+)
+def test_a_refused_load_says_whether_it_found_everything(
+    lake: quire.Lake, wrong: int, options: dict[str, Any], said: str
+) -> None:
+    rows = [{"type": "Person", "data": {"name": f"p{n}", "age": 999}} for n in range(wrong)]
+    with pytest.raises(IntegrityError) as caught:
+        loaded(lake, rows, **options)
+    assert caught.value.message.endswith(said or "999.") or said in caught.value.message
+    assert ("more" in caught.value.message) == bool(said)
+    assert caught.value.fields["stopped"] == ("stopped" in said)
 
 
 def test_blobs_are_base64(lake: quire.Lake) -> None:

@@ -10,10 +10,10 @@ from typing import Any
 import quire
 from quire.graph.catalog import Catalog
 from quire.graph.language import plan
-from quire.graph.language.check import bind, check
+from quire.graph.language.checker.check import bind, check
 from quire.graph.language.parse import parse
 from quire.graph.query import explain, run
-from quire.graph.query.explained import Explained
+from quire.graph.query.explain_report import Explained
 from quire.graph.schema.resolve import catalog
 from quire.graph.types import identity
 

@@ -17,7 +17,7 @@ from quire.formats import View
 from quire.graph.catalog import Definition, Property, Range
 from quire.graph.integrity import lookups
 from quire.graph.integrity.changes import stricter_rows, stricter_together
-from quire.graph.integrity.held import Held
+from quire.graph.integrity.held_rows import Held
 from quire.graph.integrity.lookups import Places, distinct, matches
 from quire.graph.types import Type
 

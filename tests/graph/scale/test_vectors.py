@@ -1,8 +1,8 @@
 """Vector search at size: the index finds what brute force finds, and what it does not cover is found all the same.
 
 Parameters: 128 dimensions; IVF_FLAT with one partition for 4,096 rows, of which 64 are probed, and four candidates for
-each row that is asked for, which are ranked by their exact distance. Of 100,000 rows that is every partition, so the
-index leaves nothing out; a last test divides them into 256, so that three in four are not looked at.
+each row that is asked for, which are ranked by their exact distance. Of 100,000 rows and fewer that is every partition,
+so the index leaves nothing out; a last test divides them into 256, so that three in four are not looked at.
 """
 
 from __future__ import annotations
@@ -14,15 +14,16 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+from tests.budget import budget
 
 import quire
 from quire.graph.graph import Graph
 
 pytestmark = pytest.mark.slow
 
-ROWS = 100_000
+ROWS = budget(12_000, full=100_000)
 SIZE = 128
-QUERIES = 50
+QUERIES = budget(10, full=50)
 BEST = 10
 CLUSTERS = 200
 

@@ -13,7 +13,7 @@ import quire
 from quire.errors import Conflict, SchemaRefused
 from quire.graph.catalog import STORED
 from quire.graph.schema.apply import apply
-from quire.graph.schema.show import show
+from quire.graph.schema.printer import show
 
 BASE = "node P { name: String @key age: I32? mood: enum(up, down)? } edge K: P -> P { w: F32? }"
 LOWER = BASE.replace("P -> P", "P -> P @card(1..)")
@@ -202,7 +202,7 @@ def test_data_is_dropped_only_when_that_is_said(filled: quire.Lake) -> None:
     assert stored(filled, "node:P") == {"a": {"name": "a", "age": 3}, "b": {"name": "b", "age": None}}
 
 
-# -- rows that stand against a change ---------------------------------------------------------------------------------
+# -- rows that prevent a change ---------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

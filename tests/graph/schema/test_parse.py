@@ -6,7 +6,7 @@ import pytest
 
 from quire.errors import InvalidSchema
 from quire.graph.catalog import Annotation
-from quire.graph.schema.declared import DeclaredType, Place
+from quire.graph.schema.ast import DeclaredType, Position
 from quire.graph.schema.parse import parse
 from quire.graph.types import SCALARS, Type
 
@@ -33,12 +33,12 @@ def test_an_empty_schema_declares_nothing(text: str) -> None:
 def test_declarations_may_stand_in_any_order_and_know_their_place() -> None:
     found = parse("edge E: A -> B\n  node B {}\ninterface I { x: I32 } node A implements I {}")
     assert [n.name for n in found.nodes] == ["B", "A"]
-    assert [(i.name, i.at) for i in found.interfaces] == [("I", Place(3, 11))]
+    assert [(i.name, i.at) for i in found.interfaces] == [("I", Position(3, 11))]
     [edge] = found.edges
     assert edge.source is not None
     assert edge.target is not None
-    assert (edge.source.name, edge.target.name, edge.target.at) == ("A", "B", Place(1, 14))
-    assert found.nodes[0].at == Place(2, 8)
+    assert (edge.source.name, edge.target.name, edge.target.at) == ("A", "B", Position(1, 14))
+    assert found.nodes[0].at == Position(2, 8)
 
 
 def test_comments_may_stand_anywhere() -> None:
@@ -172,14 +172,14 @@ def test_a_check_holds_a_pattern_and_ends_may_be_written_with_a_sign() -> None:
         ("node A { @key() }", (1, 15), "but found ')'.", "@unique(name, city)"),
         ("edge E: A B", (1, 11), "Expected '->', but found 'B'.", "Person -> Company"),
         ("edge E: A -> B @card(0..x)", (1, 25), "Expected a whole number or ')', but found 'x'.", ""),
-        ('node A { x: String @check(x, "\\d") }', (1, 30), "no escape \\d", "\\\\d"),
+        ('node A { x: String @check(x, "\\d") }', (1, 30), "Invalid escape \\d", "\\\\d"),
         ('node A { @check(x, "abc }', (1, 20), "This text does not end.", "double quote"),
         ("node A {} /* x", (1, 11), "This comment does not end.", "*/"),
         ("node A @x(1, 2) {}", (1, 14), "one value without a name", "model="),
         ("node A @x(a=1, a=2) {}", (1, 16), "given 'a' twice", ""),
         ("node A @x(99999999999999999999) {}", (1, 11), "No property can hold", ""),
         ("node A @x(1e999) {}", (1, 11), "No property can hold", ""),
-        ('node A @x("\\ud800") {}', (1, 11), "no valid Unicode", ""),
+        ('node A @x("\\ud800") {}', (1, 11), "not valid Unicode", ""),
         ("interface I { x: I32 @key(x) }", (1, 22), "but found '@'", ""),
         ("node A { é: I32 }", (1, 10), "but found 'é'", ""),
     ],

@@ -1,4 +1,4 @@
-"""What a change of a schema would do, and what stands against it."""
+"""What a change of a schema would do, and what prevents it."""
 
 from __future__ import annotations
 

@@ -98,12 +98,12 @@ def test_a_default_is_a_value_of_the_type(kind: str, value: str) -> None:
         ("node A {} edge E: A -> A edge F: E -> A", "no node type 'E'. An edge leads from node type to node type."),
         (
             "interface Named {} node A implements Nmed {}",
-            "implements 'Nmed', which is no interface. Did you mean 'Named'",
+            "implements 'Nmed', which is not an interface. Did you mean 'Named'",
         ),
         ("node A { name: I32 @unique(nam) }", "@unique on A: there is no property 'nam'. Did you mean 'name'?"),
         ("node A { a: I32 @index(a, a) }", "@index on A names 'a' twice"),
         ("node A { a: I32 @unique(src) }", "there is no property 'src'"),
-        ("node A { a: I32? @key }", "A.a is a key and may be missing. Take the ? from its type."),
+        ("node A { a: I32? @key }", "A.a is part of the key and cannot be optional. Take the ? from its type."),
         ("node A { a: Blob @key }", "A.a is Blob, which cannot be a key"),
         ("node A { a: [I32] @key }", "A.a is [I32], which cannot be a key"),
         ("node A { a: Vector(2) @key }", "A.a is Vector(2), which cannot be a key"),
@@ -113,19 +113,19 @@ def test_a_default_is_a_value_of_the_type(kind: str, value: str) -> None:
         ("node A { a: [I32] @unique }", "A.a is [I32], which cannot be unique"),
         ("node A { a: Blob @index }", "A.a is Blob, which cannot be indexed."),
         ("node A { a: Vector(2) b: I32 @index(a, b) }", "cannot be indexed with others"),
-        ("node A { a: String @range(a, 0..1) }", "A.a is String; a range is for numbers"),
-        ("node A { a: Date @range(a, 0..1) }", "A.a is Date; a range is for numbers"),
-        ("node A { a: I32 @range(a, 0.5..1) }", "its range has whole ends"),
+        ("node A { a: String @range(a, 0..1) }", "A.a is String; @range is for numbers only"),
+        ("node A { a: Date @range(a, 0..1) }", "A.a is Date; @range is for numbers only"),
+        ("node A { a: I32 @range(a, 0.5..1) }", "its range must have whole numbers as ends"),
         ("node A { a: I32 @range(a, 5..1) }", "ends before it begins. Write 1..5."),
         ("node A { a: U32 @range(a, ..-1) }", "No U32 is in the range of A.a"),
         ("node A { a: I32 @range(a, 0..) @range(a, ..5) }", "A.a has two ranges"),
-        ('node A { a: I32 @check(a, "x") }', "A.a is I32; a check is for String"),
-        ('node A { a: String @check(a, "(") }', "is no regular expression: missing ): ("),
+        ('node A { a: I32 @check(a, "x") }', "A.a is I32; @check is for String only"),
+        ('node A { a: String @check(a, "(") }', "is not a valid regular expression: missing ): ("),
         ('node A { a: String @check(a, "(?=x)") }', "no look-around"),
-        ('node A { a: String @check(a, "x)|(y") }', "is no regular expression"),
+        ('node A { a: String @check(a, "x)|(y") }', "is not a valid regular expression"),
         ("node A {} edge E: A -> A @card(3..1)", "@card(3..1) on E allows nothing"),
         ("node A {} edge E: A -> A @card(0..0)", "@card(0..0) on E allows nothing"),
-        ("node A {} edge E: A -> A @card(-1..1)", "The bounds of @card on E are counts"),
+        ("node A {} edge E: A -> A @card(-1..1)", "The bounds of @card on E must be counts"),
         ("node A {} edge E: A -> A @card(0..1) @card(0..2)", "E has two cardinalities"),
         ("node A @card {}", "@card on A needs its bounds"),
         ("node A @key { a: I32 }", "@key on A does not say which property it is about"),
@@ -165,7 +165,7 @@ def test_what_makes_no_sense_is_said(text: str, said: str) -> None:
 @pytest.mark.parametrize("name", [*LANCE, "_distance", "_score"])
 def test_columns_of_lance_are_no_names_of_properties(name: str) -> None:
     assert wrong(f"node A {{ {name}: I32 }}") == [
-        f"A.{name} has the name of a column of Lance's own. Choose another name."
+        f"A.{name} has a name that Lance reserves for its own columns. Choose another name."
     ]
 
 
@@ -174,6 +174,6 @@ def test_everything_that_is_wrong_is_told_at_once_and_in_order() -> None:
         catalog("node A {\n  a: I32? @key\n}\nedge E: A -> B\n", file="x.pg")
     error = caught.value
     assert [(p["line"], p["column"]) for p in error.problems] == [(2, 11), (4, 14)]
-    assert str(error).startswith("x.pg:2:11: A.a is a key and may be missing.")
+    assert str(error).startswith("x.pg:2:11: A.a is part of the key and cannot be optional.")
     assert "(1 more in `problems`.)" in str(error)
     assert (error.line, error.column, error.type, error.property, error.rule) == (2, 11, "A", "a", "key")
