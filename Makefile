@@ -3,18 +3,25 @@
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
-PIP    := $(BIN)/python -m pip install -qq --disable-pip-version-check
+PIP    := $(BIN)/python -m pip install -qq --disable-pip-version-check --no-compile -c constraints.txt
 WORKERS ?= 2
 HISTORIES ?= 10000
 SEED ?= 1
 PYTEST := $(BIN)/python -m pytest
 
+# Packages are built (this one is) with the versions of the constraints too: the first is for pip before 25.3.
+export PIP_CONSTRAINT := constraints.txt
+export PIP_BUILD_CONSTRAINT := constraints.txt
+
 RUNTIME := $(VENV)/.runtime
 DEV     := $(VENV)/.dev
 BENCH   := $(VENV)/.bench
+DUCKLAKE := $(VENV)/.ducklake
+# What `make bench` measures beside today's code: before two hops and offers. OLD= leaves it out.
+OLD     ?= 6ba6ff78c00f
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo test test-fast test-s3 soak docs lint types layers format reference histories memory clean
+.PHONY: help venv demo test test-all durations test-fast test-s3 soak docs lint types layers format reference histories memory clean
 
 help: ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  %-14s %s\n", $$1, $$2}'
@@ -26,30 +33,45 @@ $(BIN)/python:
 		echo "Quire needs Python 3.11 or newer; '$(PYTHON)' is $$($(PYTHON) -V 2>&1). Try: make PYTHON=python3.12" >&2; exit 1; }
 	@echo "making $(VENV)"
 	@$(PYTHON) -m venv $(VENV)
+	@$(PIP) --upgrade pip
 
-# The stamps are older than pyproject.toml when the dependencies may have changed.
-$(RUNTIME): pyproject.toml | $(BIN)/python
+# The stamps are older than pyproject.toml or constraints.txt when the dependencies may have changed.
+$(RUNTIME): pyproject.toml constraints.txt | $(BIN)/python
 	@echo "installing quire"
 	@$(PIP) -e .
 	@touch $@
 
-$(DEV): pyproject.toml | $(BIN)/python
+$(DEV): pyproject.toml constraints.txt | $(BIN)/python
 	@echo "installing quire and what its tests need"
 	@$(PIP) -e '.[dev]'
 	@touch $(RUNTIME) $@
 
-$(BENCH): pyproject.toml | $(BIN)/python
+$(BENCH): pyproject.toml constraints.txt | $(BIN)/python
 	@echo "installing quire and what it is compared with"
 	@$(PIP) -e '.[bench]'
 	@touch $(RUNTIME) $@
+
+# Apart, because its DuckDB is another one than Quire's. Without constraints, for the same reason.
+$(DUCKLAKE): benchmarks/commits/ducklake.txt | $(BENCH)
+	@echo "installing DuckLake in $(VENV)/ducklake"
+	@rm -rf $(VENV)/ducklake
+	@env -u PIP_CONSTRAINT -u PIP_BUILD_CONSTRAINT $(BIN)/python -m pip install -qq --disable-pip-version-check --no-compile --no-deps \
+		--target $(VENV)/ducklake -r benchmarks/commits/ducklake.txt
+	@touch $@
 
 venv: $(DEV) ## make the environment for development
 
 demo: $(RUNTIME) ## a lake on local disk: one commit over several tables, a join, a rollback, a conflict
 	@$(BIN)/python examples/demo.py
 
-test: lint types layers ## everything: lint, types, layers, tests, docs
-	$(PYTEST) -n $(WORKERS)
+test: $(DEV) ## everything a change must pass: lint, layers, types, docs, the default tier of the tests
+	@$(BIN)/python tests/run.py --workers $(WORKERS)
+
+test-all: $(DEV) ## the same with every test and longer searches (two hours)
+	@$(BIN)/python tests/run.py --workers $(WORKERS) --full
+
+durations: $(DEV) ## run the default tier and write down how long its tests take (tests/durations.toml)
+	QUIRE_TESTS_DURATIONS=write $(PYTEST) -n $(WORKERS)
 
 test-fast: $(DEV) ## the tests that take no server and little time
 	$(PYTEST) -n $(WORKERS) -m "not slow and not s3"
@@ -66,11 +88,26 @@ machine: $(DEV) ## a lake under everything at once against a model (MACHINE=hist
 fuzz: $(DEV) ## thousands of damaged and forged lakes (FUZZ=cases per test, default 100: half an hour)
 	QUIRE_FUZZ=$(or $(FUZZ),100) $(PYTEST) tests/hostile --timeout 7200 -n $(WORKERS)
 
+.PHONY: test-pythons
+test-pythons: ## test-fast on other Pythons, on the path or of pyenv (PYTHONS="3.12 3.13"), each in build/pythons
+	@$(PYTHON) tests/pythons.py $(or $(PYTHONS),3.12 3.13)
+
+.PHONY: coverage
+coverage: $(DEV) ## lines of src/quire that the default tier runs in its own processes (half as long again as the tests)
+	$(PYTEST) -n $(WORKERS) --cov=quire --cov-report=term:skip-covered
+
+# Each of these folders tests its package alone and takes seconds.
+UNITS := store ledger
+
+.PHONY: coverage-units
+coverage-units: $(DEV) ## the same for the two lowest layers by their own tests, which .ci/run prints (half a minute)
+	@$(PYTEST) -q -n $(WORKERS) -m "not slow and not s3" $(UNITS:%=tests/%) $(UNITS:%=--cov=quire.%) --cov-report=term:skip-covered
+
 test-s3: $(DEV) ## the tests against an S3-compatible server
 	$(PYTEST) -n $(WORKERS) -m s3
 
-soak: $(DEV) ## two minutes each of kills under load, and of upkeep beside writers and long readers
-	QUIRE_SOAK_SECONDS=120 $(PYTEST) tests/soak -s
+soak: $(DEV) ## kills under load, also of 64 processes on one table, and upkeep beside writers and long readers (ten minutes)
+	QUIRE_TESTS=full QUIRE_SOAK_SECONDS=120 $(PYTEST) tests/soak -s
 
 .PHONY: spec
 spec: $(DEV) ## check the specification of the protocol with TLC, with all rules and without each (minutes; needs Java)
@@ -79,6 +116,10 @@ spec: $(DEV) ## check the specification of the protocol with TLC, with all rules
 
 docs: $(DEV) ## run every code block of the documentation
 	$(PYTEST) tests/docs
+
+.PHONY: site
+site: $(DEV) ## the documentation as a web site in build/site, to be read without a network
+	@$(BIN)/python -m website build/site
 
 lint: $(DEV) ## style and format
 	$(BIN)/ruff check .
@@ -98,16 +139,45 @@ reference: $(DEV) ## write the generated part of the documentation
 	@mkdir -p docs/reference
 	$(BIN)/python -m quire.cli.reference > docs/reference/cli.md.new && mv docs/reference/cli.md.new docs/reference/cli.md
 
+.PHONY: test-ui screenshots
+test-ui: $(DEV) ## the pages in Debian's Chromium: every page in every state, keys, WCAG, ten million rows
+	@$(BIN)/python -m tests.ui.browser
+	QUIRE_TESTS=full $(PYTEST) tests/ui tests/server/test_ui.py
+
+screenshots: $(DEV) ## make the pictures of docs/guides/ui.md again, from the running pages
+	@$(BIN)/python -m tests.ui.browser
+	$(BIN)/python -m website.screenshots
+
+.PHONY: openapi
+openapi: $(DEV) ## write the description of the server again
+	$(BIN)/python -m quire.server.openapi
+
+.PHONY: constraints
+constraints: $(BIN)/python ## write constraints.txt again, with the newest versions that pyproject.toml allows
+	@scratch=$$(mktemp -d) && trap 'rm -rf "$$scratch"' EXIT && \
+	unset PIP_CONSTRAINT PIP_BUILD_CONSTRAINT && \
+	$(BIN)/python -m venv "$$scratch/env" && \
+	"$$scratch/env/bin/python" -m pip install -qq --disable-pip-version-check --upgrade pip && \
+	"$$scratch/env/bin/python" -m pip install -qq --disable-pip-version-check '.[dev]' editables \
+	  "$$(sed -n 's/^requires = \["\(.*\)"\]$$/\1/p' pyproject.toml)" && \
+	{ sed -n '/^#/p' constraints.txt; \
+	  "$$scratch/env/bin/python" -m pip list --format=freeze --exclude quire --exclude setuptools; \
+	} > "$$scratch/new" && cat "$$scratch/new" > constraints.txt
+
 memory: $(RUNTIME) ## append 10 GB from an iterator and report peak memory (minutes; needs 12 GB of disk)
 	$(BIN)/python benchmarks/memory_append.py
 
+.PHONY: bench-server
+bench-server: $(DEV) ## commits per second through one server, and by processes that race (a minute)
+	$(BIN)/python benchmarks/server.py $(if $(SECONDS_EACH),--seconds $(SECONDS_EACH))
+
 .PHONY: costs
 costs: $(DEV) ## what every verb costs, against the golden file (WRITE=1 writes it, HOPS=1, ONLY=text; ten minutes)
-	$(BIN)/python -m quire.testing.costs $(if $(WRITE),--write) $(if $(HOPS),--hops) $(if $(ONLY),--only "$(ONLY)")
+	$(BIN)/python -m tests.laboratory.costs $(if $(WRITE),--write) $(if $(HOPS),--hops) $(if $(ONLY),--only "$(ONLY)")
 
 .PHONY: bench
-bench: $(BENCH) ## Quire beside pylance, Lance namespaces, deltalake and icechunk (15 minutes; QUICK=1: 2 minutes)
-	$(BIN)/python -m benchmarks.commits $(if $(QUICK),--quick) $(if $(ONLY),--only $(ONLY)) $(if $(JSON),--json $(JSON))
+bench: $(BENCH) $(DUCKLAKE) ## Quire beside an older revision (OLD=), pylance, Lance namespaces, deltalake, icechunk, DuckLake (40 minutes; QUICK=1: 2 minutes)
+	$(BIN)/python -m benchmarks.commits $(if $(QUICK),--quick) $(ONLY:%=--only %) $(if $(OLD),--old $(OLD)) $(if $(JSON),--json $(JSON)) $(if $(FIGURE),--figure $(FIGURE))
 
 .PHONY: bench-graph
 bench-graph: $(BENCH) ## a graph of 1M nodes and 5M edges, loaded and asked, beside DuckDB and Ladybug (10 minutes; QUICK=1: 2 minutes)
@@ -117,6 +187,11 @@ bench-graph: $(BENCH) ## a graph of 1M nodes and 5M edges, loaded and asked, bes
 spark-cluster: $(DEV) ## Spark on a cluster, killed workers, stragglers; a load completed after every death of its driver (ten minutes)
 	QUIRE_SPARK_CLUSTER=1 $(PYTEST) tests/spark/test_cluster.py tests/spark/test_kills.py
 
+.PHONY: test-lance-clients
+test-lance-clients: $(DEV) ## pylance 7, 10, 14, LanceDB and Node in environments of their own, kept below build/ (five minutes)
+	$(BIN)/python -m tests.lance_clients.environments build/lance-clients
+	QUIRE_LANCE_CLIENTS=build/lance-clients $(PYTEST) tests/lance_clients
+
 .PHONY: bench-spark
 bench-spark: $(DEV) ## loads on Spark beside df.write.parquet, code by hand, this process, one table at a time (15 minutes; ROWS=, VECTORS=, GRAPH=quick)
 	$(BIN)/python -m benchmarks.spark $(if $(ROWS),--rows $(ROWS)) $(if $(VECTORS),--vectors $(VECTORS)) $(if $(GRAPH),--graph $(GRAPH)) $(if $(JSON),--json $(JSON))
@@ -124,6 +199,14 @@ bench-spark: $(DEV) ## loads on Spark beside df.write.parquet, code by hand, thi
 .PHONY: differential
 differential: $(DEV) ## random graphs, queries and mutations against plain loops (GRAPHS=600: ten minutes)
 	QUIRE_DIFFERENTIAL=$(or $(GRAPHS),600) $(PYTEST) tests/graph/differential -o timeout=7200
+
+.PHONY: differential-filters
+differential-filters: $(DEV) ## random filters through every face against DuckDB (FILTERS=10000: half an hour; SEED=1)
+	QUIRE_TESTS=full QUIRE_FILTERS=$(or $(FILTERS),10000) QUIRE_SEED=$(SEED) $(PYTEST) tests/filters/test_differential.py -o timeout=14400 -n $(WORKERS)
+
+.PHONY: merges
+merges: $(DEV) ## random histories of branches against the laws of merging and a merge by plain loops (CASES=10000: half an hour; SEED=1)
+	$(BIN)/python -m tests.laboratory.merges --cases $(or $(CASES),10000) --seed $(SEED) --failures 5
 
 histories: $(RUNTIME) ## ten thousand simulated histories with faults (SEED=1, HISTORIES=10000; minutes)
 	$(BIN)/python -m quire.testing.simulation --histories $(HISTORIES) --seed $(SEED) --processes $(WORKERS)

@@ -85,7 +85,6 @@ def one_commit(place: Path) -> quire.Lake:
             ),
         )
         tx.create_table("authors", {"author": ["Ada", "Bo"], "city": ["London", "Oslo"]}, key="author")
-    assert tx.receipt is not None
     say(f"committed {tx.receipt.commit}: {', '.join(tx.receipt.tables)}. No reader saw one table without the others.")
     return lake
 
@@ -105,7 +104,6 @@ def more_commits(lake: quire.Lake) -> None:
         tx["chunks"].delete("doc_id = 1 and text like 'It is%'")
         tx["chunks"].append([{"doc_id": 3, "text": "A pond is small."}])
         say(f"inside the transaction: {tx['documents'].count()} documents; outside, still {lake['documents'].count()}")
-    assert tx.receipt is not None
     for name, did in tx.receipt.tables.items():
         say(f"{name}: {', '.join(did.ops)}; {did.added} rows added, {did.removed} removed; version {did.version}")
     log(lake)
@@ -142,7 +140,6 @@ def rollback(lake: quire.Lake) -> None:
     with lake.transaction("a mistake") as tx:
         tx["documents"].update({"title": "upper(title)"})
         tx["authors"].delete("author = 'Bo'")
-    assert tx.receipt is not None
     assert tx.receipt.commit is not None
     say(f"{tx.receipt.commit} is a mistake in two tables: {[r['title'] for r in lake['documents'].to_pylist()]}")
     code(f'lake.revert("{tx.receipt.commit}")')
@@ -217,7 +214,6 @@ def cost(place: Path) -> None:
     with lake.transaction("measured") as tx:
         tx["chunks"].append([{"doc_id": 6, "text": "A spring is cold."}])
         tx["notes"].append([{"text": "two tables"}])
-    assert tx.receipt is not None
     spent = tx.receipt.cost
     code("tx.receipt.cost")
     say(
