@@ -26,6 +26,7 @@ import sysconfig
 import tempfile
 import time
 import urllib.error
+import urllib.parse
 import urllib.request
 from datetime import timedelta
 from pathlib import Path
@@ -35,11 +36,14 @@ from typing import Self
 import obstore
 from obstore.store import S3Store
 
+from quire.store.aws_signature import Keys, signed
+
 ACCESS_KEY = "testkey"
 SECRET_KEY = "testsecret"
 BUCKET = "lake"
 _SECONDS_TO_START = 60.0
 _TRIES = 3
+_ACCOUNT = "000000000000"
 
 # The shell ends the server when our end of its standard input closes, which happens even if this process is killed.
 _GUARD = 'exec 3<&0; "$@" & server=$!; (cat <&3 >/dev/null; kill -9 $server) & wait $server'
@@ -209,6 +213,31 @@ class Ministack(_Server):
             "LOG_LEVEL": "WARNING",
             "TMPDIR": str(directory),
         }
+
+
+class MinistackWithRights(Ministack):
+    """The same with what AWS checks: signatures, roles (IAM) and sessions (STS), whose policies it holds clients to.
+
+    `make_role` makes what a session can be asked for.
+    """
+
+    def _command(self, directory: Path) -> tuple[list[str], dict[str, str]]:
+        command, settings = super()._command(directory)
+        return command, {**settings, "SERVICES": "s3,sts,iam", "AUTH": "true"}
+
+    def make_role(self, name: str, policy: str) -> str:
+        """A role that may do what a policy says, and that everybody of the account may take. Returns its ARN."""
+        account = {"Effect": "Allow", "Principal": {"AWS": f"arn:aws:iam::{_ACCOUNT}:root"}, "Action": "sts:AssumeRole"}
+        trust = json.dumps({"Version": "2012-10-17", "Statement": [account]})
+        self._iam(Action="CreateRole", RoleName=name, AssumeRolePolicyDocument=trust)
+        self._iam(Action="PutRolePolicy", RoleName=name, PolicyName="rights", PolicyDocument=policy)
+        return f"arn:aws:iam::{_ACCOUNT}:role/{name}"
+
+    def _iam(self, **asked: str) -> None:
+        body = urllib.parse.urlencode({**asked, "Version": "2010-05-08"}).encode()
+        headers = signed(Keys(ACCESS_KEY, SECRET_KEY), self.endpoint, body, service="iam", region="us-east-1")
+        direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+        direct.open(urllib.request.Request(self.endpoint, body, headers), timeout=10).close()
 
 
 def cpu_of_tree(root: int) -> float:
