@@ -345,3 +345,42 @@ def test_a_large_table_is_not_sent_to_everybody_when_it_is_joined(lake: quire.La
     assert "BroadcastHashJoin" not in plan(big.join(big.selectExpr("id + 1 as id"), "id"))
     assert "BroadcastHashJoin" in plan(big.join(small, "id"))
     assert big.join(small, "id").count() == 3
+
+
+def test_a_large_fragment_is_read_by_several_tasks(
+    lake: quire.Lake, spark: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Deleted rows and filters count as they do in one process; an index looks through the fragment as a whole."""
+    monkeypatch.setattr(quire.spark.read, "TASK_ROWS", 100)
+    lake.create_table("t", pa.table({"id": range(1000), "half": [i // 2 for i in range(1000)]}), key="id")
+    lake.create_table("few", pa.table({"id": range(30)}))
+    with lake.transaction() as tx:
+        tx["t"].delete("id % 3 = 0 and id > 500")
+    there = quire.open(lake.uri)
+    assert [rows for _, rows in there["t"].parts()[1]] == [833]
+    frame = quire.spark.table(spark, there, "t")
+    assert frame.rdd.getNumPartitions() == 2  # one per core
+    assert frame.orderBy("id").toArrow().equals(there["t"].to_arrow().sort_by("id"))
+    assert frame.where("half >= 400 and id % 2 = 0").count() == there["t"].count("half >= 400 and id % 2 = 0")
+    assert [row["id"] for row in frame.where("half = 251").collect()] == [502, 503]
+    assert quire.spark.table(spark, there, "few").rdd.getNumPartitions() == 1
+    monkeypatch.setattr(quire.spark.read, "TASK_BYTES", there["t"].bytes // 8)
+    assert 7 <= quire.spark.table(spark, there, "t").rdd.getNumPartitions() <= 10
+    with lake.transaction() as tx:
+        tx["t"].create_index("half")
+    sought = quire.spark.table(spark, lake, "t", filter="half = 251")
+    assert sought.rdd.getNumPartitions() == 1
+    assert sorted(row["id"] for row in sought.collect()) == [502, 503]
+
+
+def test_spark_expects_the_bytes_that_come(lake: quire.Lake, spark: Any) -> None:
+    vectors = pa.array([[0.5] * 768] * 4000, pa.list_(pa.float32(), 768))
+    lake.create_table("t", pa.table({"id": range(4000), "v": vectors}))
+
+    def expected(frame: Any) -> int:
+        return int(frame._jdf.queryExecution().optimizedPlan().stats().sizeInBytes())
+
+    frame = quire.spark.table(spark, lake, "t")
+    assert 8 << 20 < expected(frame) < 24 << 20  # so it is not sent whole to everybody, as a small one is
+    assert expected(frame.select("id")) < 1 << 20
+    assert expected(quire.spark.table(spark, lake, "t", columns=["id"])) < 1 << 20

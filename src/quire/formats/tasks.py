@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import chain
+from itertools import chain, pairwise
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -16,8 +16,9 @@ from quire.conversion.fit import Missing, fit
 from quire.conversion.plain_types import plain
 from quire.conversion.source import Source, aligned
 from quire.errors import Unsupported
+from quire.filters import Condition
 from quire.formats import keys as keylib
-from quire.formats.protocol.distributed import ROW_ADDRESS, Place
+from quire.formats.protocol.distributed import ROW_ADDRESS, Place, Span
 from quire.formats.registry import task_table
 from quire.formats.row_bitmap import Marks
 from quire.formats.row_hashes import comparable
@@ -159,6 +160,35 @@ def grouped(parts: Iterable[tuple[int, int]], rows: int) -> list[list[int]]:
         groups[-1].append(number)
         full += count
     return groups
+
+
+@dataclass(frozen=True)
+class Share:
+    """What one task reads of a table: fragments, or a span of the rows of a large one."""
+
+    parts: tuple[int, ...]
+    span: Span | None = None
+
+    def read(
+        self, place: Place, columns: Sequence[str] | None, filter: str | Condition | None = None
+    ) -> Iterator[pa.RecordBatch]:
+        yield from task_table(place).read_rows(self.parts, columns, filter, span=self.span)
+
+
+def shares(parts: Iterable[tuple[int, int]], rows: int) -> list[Share]:
+    """Fragments in groups of neighbours with about as many rows, and larger ones in several spans."""
+    found: list[Share] = []
+    small: list[tuple[int, int]] = []
+    for number, count in parts:
+        pieces = round(count / rows)
+        if pieces < 2:
+            small.append((number, count))
+            continue
+        found += [Share(tuple(group)) for group in grouped(small, rows)]
+        small = []
+        ends = [count * i // pieces for i in range(pieces + 1)]
+        found += [Share((number,), span) for span in pairwise(ends)]
+    return found + [Share(tuple(group)) for group in grouped(small, rows)]
 
 
 def picked(schema: pa.Schema, names: Sequence[str]) -> pa.Schema:

@@ -236,7 +236,7 @@ class ChangesReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         snapshot = snapshot_of(self._lake, at)
         scan = Scan(snapshot[self.given["table"]], None, None)
         told = {"kind": "insert", "commit": at.commit, "sequence": sequence(at), "time": snapshot.time, "reset": True}
-        for number in range(len(scan.groups)):
+        for number in range(len(scan.shares)):
             yield _Whole(scan, number, told)
 
     # -- reading, on executors --------------------------------------------------------------------------------

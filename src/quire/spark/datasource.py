@@ -186,7 +186,7 @@ class _Reader(DataSourceReader):
         self.scan = scan
 
     def partitions(self) -> list[InputPartition]:
-        return [_Part(number) for number in range(len(self.scan.groups))]
+        return [_Part(number) for number in range(len(self.scan.shares))]
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         if isinstance(partition, _Part):

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 import quire
 from quire.arguments import checked
 from quire.errors import ColumnNotFound, InvalidInput
-from quire.filters import Condition
-from quire.formats import task_table
-from quire.formats.tasks import grouped
+from quire.filters import Condition, read_filter
+from quire.filters import columns as columns_of
+from quire.formats.tasks import Share, grouped, shares
 from quire.lake import Lake, Snapshot, Table
 from quire.spark import jobs, scan_rule, types
 
@@ -25,7 +25,11 @@ if TYPE_CHECKING:
 TASK_ROWS = 262_144
 """Rows that one task reads at least, when they lie in many small fragments."""
 TASK_BYTES = 128 << 20
-"""What one task reads at most, as far as fragments allow."""
+"""What one task reads at most."""
+TOLD_BYTES = 256 << 20
+"""A table of more bytes than this is as large as any to Spark."""
+TEXT = 20
+"""The bytes of a text or a list at least."""
 
 _log = logging.getLogger("quire.spark")
 _COMMIT = re.compile(r"(.+:)?\d+\.\d+|HEAD")
@@ -107,7 +111,7 @@ def frame(
 def frame_of(spark: SparkSession, scan: Scan, name: str = "") -> DataFrame:
     """What a scan reads, as it is. The name is seen in Spark's UI."""
     schema = types.spark_schema(scan.target)
-    return jobs.source(spark, len(scan.groups), scan, schema, scan.rows, name=name or str(scan))
+    return jobs.source(spark, len(scan.shares), scan, schema, scan.told_rows(), name=name or str(scan))
 
 
 def cores_of(spark: SparkSession) -> int:
@@ -143,9 +147,15 @@ class Scan:
         self.name = held.name
         self.filter: str | Condition | None = filter
         self.target = types.readable(pa.schema([schema.field(n) for n in self.names]), held.name)
-        self.place, parts = held.parts()
-        self.rows = sum(rows for _, rows in parts)
-        self.groups = grouped(parts, _rows_of_a_task(self.rows, held.bytes, cores))
+        self.place, self.parts = held.parts()
+        self.rows = sum(rows for _, rows in self.parts)
+        self.most = _rows_of_a_task(self.rows, held.bytes, cores)
+        """Rows of a task."""
+        self.shares = shares(self.parts, self.most)
+        split = any(share.span for share in self.shares)
+        self.indexed = {column for index in held.indexes() for column in index["columns"]} if split else set()
+        self.size = held.bytes
+        self._share()
 
     def narrowed(self, names: Sequence[str], condition: Condition | None) -> Scan:
         """The same rows, or those for which a condition holds, with some columns: without any, the narrowest one."""
@@ -156,14 +166,31 @@ class Scan:
         made.target = pa.schema([self.target.field(name) for name in made.names])
         if condition is not None:
             made.filter = condition if self.filter is None else f"({self.filter}) AND ({condition})"
+            made._share()
         return made
 
-    def _width(self, name: str) -> int:
-        kind = self.schema.field(name).type
-        return int(kind.bit_width) if pa_types().is_primitive(kind) else 1 << 20
+    def _share(self) -> None:
+        """An index finds rows in whole fragments, faster than tasks that look through parts of them."""
+        if self.filter is not None and self.indexed:
+            named = set(columns_of(read_filter(self.filter, self.schema).condition))
+            if named & self.indexed:
+                self.shares = [Share(tuple(group)) for group in grouped(self.parts, self.most)]
+
+    def _width(self, name: str) -> float:
+        return fixed_width(self.schema.field(name).type) or 1 << 20
+
+    def told_rows(self) -> int:
+        """The numbers from which Spark is told that the rows are made: as many bytes as those will have."""
+        if not self.rows:
+            return 0
+        widths = [fixed_width(field.type) for field in self.schema]
+        free = widths.count(None)
+        each = max(TEXT, (self.size / self.rows - sum(width or 0 for width in widths)) / free) if free else 0
+        row = sum(fixed_width(self.schema.field(name).type) or each for name in self.names)
+        return max(self.rows, int(min(self.rows * row, TOLD_BYTES)) // 8)
 
     def __call__(self, number: int) -> Iterator[pa.RecordBatch]:
-        rows = task_table(self.place).read_rows(self.groups[number], self.names, self.filter)
+        rows = self.shares[number].read(self.place, self.names, self.filter)
         yield from types.converted(rows, self.target, self.name)
 
     def __str__(self) -> str:
@@ -171,10 +198,14 @@ class Scan:
         return f"read {self.name} [{', '.join(self.names)}]{chosen}"[:400]
 
 
-def pa_types() -> Any:
-    import pyarrow.types
+def fixed_width(kind: pa.DataType) -> float | None:
+    """The bytes of a value, if they are the same for all."""
+    import pyarrow.types as t
 
-    return pyarrow.types
+    if t.is_fixed_size_list(kind):
+        inner = fixed_width(kind.value_type)
+        return None if inner is None else inner * kind.list_size
+    return kind.bit_width / 8 if t.is_primitive(kind) or t.is_fixed_size_binary(kind) else None
 
 
 def _rows_of_a_task(rows: int, size: int, cores: int) -> int:

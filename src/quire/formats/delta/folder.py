@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quire.errors import FormatError, NotFound, SnapshotExpired
-from quire.formats.delta.files.parquet import batches, constant
+from quire.formats.delta.files.parquet import constant, living_batches
 from quire.formats.delta.log.actions import Commit, Follows, decode
 from quire.formats.delta.log.names import Name, follows_path, state_path
 from quire.formats.delta.log.state import EMPTY, DataFile, State, check_readable, everything, replay
@@ -225,14 +225,14 @@ class Folder:
             return
         at = 0
         try:
-            for batch in source.batches(list(names)):
-                last = at + batch.num_rows
+            for rows, batch in source.batches(list(names), living):
+                last = at + rows
                 first, end = np.searchsorted(living, [at, last])
                 inside = living[first:end]
-                if len(inside) < batch.num_rows:
-                    batch = batch.take(pa.array(inside - np.uint32(at)))
-                columns = [self._column(batch, field, file, state, batch.num_rows) for field in fields]
-                if batch.num_rows:
+                if len(inside):
+                    if len(inside) < rows:
+                        batch = batch.take(pa.array(inside - np.uint32(at)))
+                    columns = [self._column(batch, field, file, state, batch.num_rows) for field in fields]
                     yield file, inside, _batch(columns, fields, batch.num_rows)
                 at = last
         except pa.ArrowException as error:
@@ -280,10 +280,10 @@ class _InMemory:
     def __init__(self, body: bytes) -> None:
         self._body = body
 
-    def batches(self, names: list[str]) -> Iterator[pa.RecordBatch]:
+    def batches(self, names: list[str], living: NDArray[np.uint32]) -> Iterator[tuple[int, Any]]:
         import pyarrow as pa
 
-        yield from batches(pa.BufferReader(self._body), names)
+        yield from living_batches(pa.BufferReader(self._body), names, living)
 
 
 class _InRanges:
@@ -292,11 +292,12 @@ class _InRanges:
     def __init__(self, folder: Folder, file: DataFile) -> None:
         self._folder, self._file = folder, file
 
-    def batches(self, names: list[str]) -> Iterator[pa.RecordBatch]:
+    def batches(self, names: list[str], living: NDArray[np.uint32]) -> Iterator[tuple[int, Any]]:
         import pyarrow as pa
 
         try:
-            yield from batches(pa.PythonFile(_Ranges(self._folder, self._file), mode="r"), names)
+            source = pa.PythonFile(_Ranges(self._folder, self._file), mode="r")
+            yield from living_batches(source, names, living)
         except NotFound:
             raise gone(self._folder.table, self._file.path) from None
 

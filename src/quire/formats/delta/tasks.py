@@ -11,7 +11,7 @@ import numpy as np
 
 from quire.conversion.source import Source
 from quire.filters import Condition
-from quire.formats import ROW_ADDRESS, NewFile, Parts, Place, View
+from quire.formats import ROW_ADDRESS, NewFile, Parts, Place, Span, View
 from quire.formats.delta.files import parquet as data_files
 from quire.formats.delta.files.schema import schema_text
 from quire.formats.delta.files.told import decoded, encoded
@@ -21,6 +21,7 @@ from quire.formats.delta.log.state import DataFile
 from quire.formats.delta.staging.net import lost
 from quire.formats.delta.view import DeltaView
 from quire.formats.patch import patched
+from quire.formats.row_bitmap import Marks
 from quire.formats.table_files import TableFiles
 from quire.ledger import new_id
 from quire.store import Store
@@ -56,10 +57,25 @@ class DeltaTaskTable:
     # -- reading ----------------------------------------------------------------------------------------------
 
     def read_rows(
-        self, parts: Sequence[int], columns: Sequence[str] | None, filter: str | Condition | None = None
+        self,
+        parts: Sequence[int],
+        columns: Sequence[str] | None,
+        filter: str | Condition | None = None,
+        *,
+        span: Span | None = None,
     ) -> Iterator[pa.RecordBatch]:
-        some = self._state.change(files=self._some(parts))
+        files = self._some(parts)
+        if span is not None:
+            [file] = files
+            files = (self._within(file, span),)
+        some = self._state.change(files=files)
         yield from DeltaView(self._folder, some, "").scan(columns=columns, filter=filter)
+
+    def _within(self, file: DataFile, span: Span) -> DataFile:
+        """The file as if the rows beside a span of it were gone. Row groups without a row are not read."""
+        others = np.ones(file.rows, bool)
+        others[self._folder.living(file)[slice(*span)]] = False
+        return file.with_deleted(Marks.of(np.flatnonzero(others)))
 
     def addressed_rows(self, parts: Sequence[int], columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
         import pyarrow as pa

@@ -11,8 +11,8 @@ import numpy as np
 
 from quire.conversion.source import Source
 from quire.filters import Condition
-from quire.formats import NewFile, Parts, Place, View
-from quire.formats.lance import blobs, filtered_scan
+from quire.formats import NewFile, Parts, Place, Span, View
+from quire.formats.lance import blobs, filtered_scan, span_scan
 from quire.formats.lance.inspect.fragment_diff import gone_rows, parts_of
 from quire.formats.lance.session import load, translating
 from quire.formats.lance.staging import find_rows
@@ -50,9 +50,18 @@ class LanceTaskTable:
     # -- reading ----------------------------------------------------------------------------------------------
 
     def read_rows(
-        self, parts: Sequence[int], columns: Sequence[str] | None, filter: str | Condition | None = None
+        self,
+        parts: Sequence[int],
+        columns: Sequence[str] | None,
+        filter: str | Condition | None = None,
+        *,
+        span: Span | None = None,
     ) -> Iterator[pa.RecordBatch]:
         handle = self._handle
+        if span is not None:
+            [number] = parts
+            yield from span_scan.rows(handle, number, span, columns, filter)
+            return
         found = filtered_scan.split(filter, handle.schema)
         yield from filtered_scan.scan(handle, found, columns, fragments=fragments(handle, parts))
 

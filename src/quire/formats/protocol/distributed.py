@@ -62,6 +62,8 @@ class WholeRows(Protocol):
 
 Parts = list[tuple[int, int]]
 """Fragments: the number of each in its state, and how many of its rows are meant."""
+Span = tuple[int, int]
+"""Some neighbours among the rows of a fragment that are there: from the first number on, up to before the second."""
 
 
 @runtime_checkable
@@ -194,9 +196,14 @@ class TaskTable(Protocol):
     # -- reading ----------------------------------------------------------------------------------------------
 
     def read_rows(
-        self, parts: Sequence[int], columns: Sequence[str] | None, filter: str | Condition | None = None
+        self,
+        parts: Sequence[int],
+        columns: Sequence[str] | None,
+        filter: str | Condition | None = None,
+        *,
+        span: Span | None = None,
     ) -> Iterator[pa.RecordBatch]:
-        """Rows of some fragments."""
+        """Rows of some fragments, or of a span of the only one. A filter is asked about the rows of the span."""
         ...
 
     def addressed_rows(self, parts: Sequence[int], columns: Sequence[str]) -> Iterator[pa.RecordBatch]:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, cast
 
@@ -63,6 +64,20 @@ class DistributedConformance(Conformance):
         numbers = [number for number, _ in view.parts()]
         read = task_table(view.place()).read_rows(numbers, ["v"], "id > 2")
         assert sorted(v for batch in read for v in batch.column("v").to_pylist()) == [30, 40]
+
+    @pytest.mark.parametrize("filter", [None, "id % 3 = 0", "v = 80", "v > 0", "id < 0"])
+    @pytest.mark.parametrize("columns", [["id", "v"], ["v"]])
+    def test_spans_of_a_part_together_are_its_rows(
+        self, on_disk: Bench, filter: str | None, columns: list[str]
+    ) -> None:
+        pin = on_disk.change(on_disk.parts(list(range(1, 41)), [99]), lambda w: w.rows.delete("id % 4 = 1 or id > 35"))
+        held = task_table(_parted(on_disk, pin).place())
+        [number, count] = held.parts()[0]
+        assert count < 30
+        spans = list(pairwise([0, 1, 2, 13, count]))
+        each = [_named(held.read_rows([number], columns, filter, span=span)) for span in spans]
+        assert [len(rows) for rows in each] == [b - a for a, b in spans] or filter is not None
+        assert [row for rows in each for row in rows] == _named(held.read_rows([number], columns, filter))
 
     def test_whole_rows_are_the_same_here_and_elsewhere(self, on_disk: Bench) -> None:
         view = _parted(on_disk, on_disk.parts([1, 2], [3]))
@@ -258,6 +273,10 @@ def _seek(*ids: int) -> Any:
         return MatchedRows(addresses, len(np.unique(positions)), tuple(keys.take(positions).to_pylist()))
 
     return seek
+
+
+def _named(batches: Iterable[pa.RecordBatch]) -> list[dict[str, Any]]:
+    return [row for batch in batches for row in batch.to_pylist()]
 
 
 def _read(held: TaskTable, parts: Sequence[int]) -> list[Row]:

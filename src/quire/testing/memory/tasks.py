@@ -10,7 +10,7 @@ import numpy as np
 
 from quire.conversion.source import Source
 from quire.filters import Condition
-from quire.formats import ROW_ADDRESS, NewFile, Parts, Place, View
+from quire.formats import ROW_ADDRESS, NewFile, Parts, Place, Span, View
 from quire.formats.patch import patched
 from quire.store import Store
 from quire.testing.memory.columns import fields_of
@@ -47,9 +47,19 @@ class MemoryTaskTable:
     # -- reading ----------------------------------------------------------------------------------------------
 
     def read_rows(
-        self, parts: Sequence[int], columns: Sequence[str] | None, filter: str | Condition | None = None
+        self,
+        parts: Sequence[int],
+        columns: Sequence[str] | None,
+        filter: str | Condition | None = None,
+        *,
+        span: Span | None = None,
     ) -> Iterator[pa.RecordBatch]:
-        some = self._state.change(fragments=self._some(parts))
+        held = self._some(parts)
+        if span is not None:
+            [fragment] = held
+            living = list(fragment.living())
+            held = (fragment.without({*living} - {*living[slice(*span)]}),)
+        some = self._state.change(fragments=held)
         yield from MemoryView(self._folder, some, "").scan(columns=columns, filter=filter)
 
     def addressed_rows(self, parts: Sequence[int], columns: Sequence[str]) -> Iterator[pa.RecordBatch]:

@@ -5,9 +5,11 @@ from __future__ import annotations
 import datetime as dt
 import io
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 import msgspec
+import numpy as np
 
 from quire.conversion.source import Source
 from quire.errors import FormatError, InvalidInput
@@ -16,6 +18,7 @@ from quire.ledger import new_id
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    from numpy.typing import NDArray
 
 BATCH = 1 << 16
 """Rows that are read at once."""
@@ -111,6 +114,25 @@ def batches(source: Any, names: Sequence[str] | None = None) -> Iterator[pa.Reco
     with pq.ParquetFile(source, pre_buffer=True) as file:
         there = None if names is None else [name for name in names if name in file.schema_arrow.names]
         yield from file.iter_batches(batch_size=BATCH, columns=there)
+
+
+def living_batches(
+    source: Any, names: Sequence[str], living: NDArray[np.uint32]
+) -> Iterator[tuple[int, pa.RecordBatch | None]]:
+    """The same with the number of rows of each; nothing instead of row groups that have no living row."""
+    import pyarrow.parquet as pq
+
+    with pq.ParquetFile(source, pre_buffer=True) as file:
+        there = [name for name in names if name in file.schema_arrow.names]
+        sizes = [file.metadata.row_group(n).num_rows for n in range(file.metadata.num_row_groups)]
+        ends = np.searchsorted(living, np.cumsum([0, *sizes]))
+        for wanted, some in groupby(range(len(sizes)), lambda n: bool(ends[n + 1] > ends[n])):
+            groups = list(some)
+            if not wanted:
+                yield sum(sizes[n] for n in groups), None
+                continue
+            for batch in file.iter_batches(batch_size=BATCH, row_groups=groups, columns=there):
+                yield batch.num_rows, batch
 
 
 def rows_in(body: bytes, path: str) -> int:
