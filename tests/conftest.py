@@ -9,7 +9,7 @@ import pytest
 
 from quire.testing.s3 import SeaweedFS
 
-pytest_plugins = ["tests.durations", "tests.tiers", "tests.shared", "tests.second_look"]
+pytest_plugins = ["tests.durations", "tests.garbage", "tests.tiers", "tests.shared", "tests.second_look"]
 
 # Java compiles for seconds what the tests run once. `spark-submit` takes these for every JVM that it starts.
 os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
