@@ -75,6 +75,7 @@ MATRIX: dict[str, Ask] = {
     "diff-rows": Ask("a=0.0&b=HEAD&table={table}?what=added&branch={branch}"),
     "outcome": Ask("write=abc.1.def?branch={branch}"),
     "branches": Ask(), "tags": Ask(),
+    "credentials": Ask("", {"tables": ["{table}"], "branch": "{branch}"}, ok=403),
     "changes": Ask("?since=beginning&branch={branch}"),
     "baseline": Ask("", {"branch": "{branch}"}),
     "commit-new": Ask("", {**WRITES, "branch": "{branch}"}, ok=403),
@@ -124,7 +125,7 @@ MATRIX: dict[str, Ask] = {
     "consumer-commit": Ask("consumer=search", {"branch": "{branch}"}),
     "consumer-reset": Ask("consumer=search", {"since": "beginning", "branch": "{branch}"}),
     "status": Ask(ok=403),
-    "maintain": Ask("verb=verify", {}, ok=202),
+    "maintain": Ask("verb=verify", {}, ok=403),
     "job": Ask("job=nothing", ok=404),
     "agents": Ask("", {}, ok=400),
 }  # fmt: skip

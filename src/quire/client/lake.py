@@ -228,6 +228,12 @@ class RemoteLake(Branching, UpkeepVerbs):
         )
         return Outcome[told["outcome"].upper()]
 
+    def credentials(self, tables: Sequence[str], *, at: str | None = None) -> dict[str, Any]:
+        """Storage options that read the files of these tables for a short time, and where each of them lies."""
+        asked = {"tables": list(tables), "branch": self.branch_name, "at": at}
+        found: dict[str, Any] = self.server.ask("POST", "credentials", asked)
+        return found
+
     def remote_graph(self, embedder: Any) -> RemoteGraph:
         """What `quire.Graph` gives for this lake."""
         from quire.client.graph import RemoteGraph

@@ -191,10 +191,18 @@ class Core:
         """A commit with what whoever acts may know of it."""
         return commit
 
+    def did(self, action: str, kind: str, name: str) -> None:
+        """Hear what was done that no commit tells of."""
+
     @property
     def author(self) -> str:
         """Who commits through this lake when nothing else is said: whoever acts now, else its opener."""
         return _acting.get() or self._author
+
+    @property
+    def noted(self) -> Mapping[str, str]:
+        """What is kept with every commit that is begun now, beside what is said of that commit alone."""
+        return _noted.get()
 
     @property
     def is_forked(self) -> bool:
@@ -277,16 +285,21 @@ class Core:
 
 
 _acting: ContextVar[str | None] = ContextVar("quire_acting", default=None)
+_noted: ContextVar[Mapping[str, str]] = ContextVar("quire_noted", default={})  # noqa: B039, nobody changes it
 
 
 @contextmanager
-def acting_as(author: str) -> Iterator[None]:
-    """A block in which whatever is committed, branched or tagged is by this author: one of many that share a handle."""
-    token = _acting.set(record_values.author(author))
+def acting_as(author: str, noted: Mapping[str, str] | None = None) -> Iterator[None]:
+    """A block in which whatever is committed, branched or tagged is by this author: one of many that share a handle.
+
+    `noted` is kept with every commit, beside what is said of that commit alone.
+    """
+    token, notes = _acting.set(record_values.author(author)), _noted.set(record_values.metadata(noted or {}))
     try:
         yield
     finally:
         _acting.reset(token)
+        _noted.reset(notes)
 
 
 def ledger_of(store: Store, about: FormatFile) -> Ledger:

@@ -47,6 +47,14 @@ def invoke(lake: Lake, query: str) -> None:
         lake._core.allow("invoke", "Query", query)  # type: ignore[attr-defined]
 
 
+def allow_on_lake(lake: Lake, verb: str) -> None:
+    """Refuse now what a verb of upkeep would refuse when it is called, which may be later and elsewhere."""
+    from quire.lake.guard.verbs import LAKE
+
+    if lake._core.guard is not None:
+        lake._core.allow(LAKE[verb].action, "Lake", "lake")  # type: ignore[attr-defined]
+
+
 def see_branch(lake: Lake, name: str) -> None:
     """Refuse a branch that whoever holds the handle may not see."""
     lake._core.see_branch(name)

@@ -206,9 +206,10 @@ def entries(lake: Lake, *, limit: int | None, actor: str | None, denied: bool) -
 
 def _commits(core: Core, live: Any) -> Iterator[Entry]:
     for point, commit in live.history.commits(live.refresh()):
+        request = commit.metadata.get("http.request", "")
         names = ", ".join(f"{c.name} ({', '.join(c.ops)})" for c in commit.changes)
         yield Entry(
             time=commit.time, actor=commit.author, what="wrote", action="commit", kind="Table", name=names,
-            branch=live.name, request=commit.metadata.get("http.request", ""), via=commit.metadata.get("via", ""),
+            branch=live.name, request=request, via="http" if request else "",
             commit=point.commit, message=commit.message,
         )  # fmt: skip

@@ -71,7 +71,7 @@ class PolicyGuard:
     def refused(self, who: Who, action: str, kind: Kind, name: str, branch: str) -> None:
         self._writer.add("denied", who, action, kind, name, branch)
 
-    def did(self, who: Who, action: str, kind: Kind, name: str, branch: str) -> None:
+    def did(self, who: Who, action: str, kind: str, name: str, branch: str) -> None:
         self._writer.add("did", who, action, kind, name, branch)
 
     def flush(self, timeout: float) -> bool:

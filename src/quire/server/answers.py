@@ -145,6 +145,23 @@ class Branches(msgspec.Struct):
     branches: list[Branch]
 
 
+class TableFiles(msgspec.Struct):
+    """Where a table lies, and its version at the commit."""
+
+    location: str
+    format: str
+    version: str
+
+
+class Credentials(msgspec.Struct):
+    """Storage options that read the folders of these tables until they expire."""
+
+    commit: str
+    expires: str
+    options: dict[str, str]
+    tables: dict[str, TableFiles]
+
+
 class Tag(msgspec.Struct):
     name: str
     commit: str

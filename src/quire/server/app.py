@@ -21,9 +21,9 @@ from urllib.parse import parse_qsl
 import anyio
 import msgspec
 
-from quire.errors import Denied, InvalidInput, LakeNotFound, QuireError
+from quire.errors import Denied, InvalidInput, LakeNotFound, QuireError, Unauthenticated
 from quire.lake.context import acting_as
-from quire.lake.guard import Who, act_as
+from quire.lake.guard import NOBODY, Who, act_as
 from quire.lake.read.sql_limits import limited
 from quire.rowfiles.write import to_json
 from quire.server import problems
@@ -44,6 +44,7 @@ Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
+VIA = "http"
 UNKNOWN = "unknown"
 """What metrics and logs call an address that there is not."""
 
@@ -134,7 +135,7 @@ class _Exchange:
         browsers.check(self.method, self.headers, private=self.server.sessions.private)
         self.route, self.path = self.app.routes.find(self.method, raw)
         self.actor = await self._who(self.route)
-        act_as(Who(self.actor.name, self.actor.roles, "http", self.id))
+        act_as(Who(self.actor.name, self.actor.roles, VIA, self.id))
         if self.method == "HEAD" and self.route.follows:
             raise InvalidInput("This address has no headers to look at alone.", next="Use GET.")
         follows = self.route.follows
@@ -155,7 +156,7 @@ class _Exchange:
 
     def _work(self, route: Route, call: Call) -> Answer:
         """What happens in a worker thread: the handler, and writing what it found as JSON."""
-        with acting_as(call.actor.name), limited(self.server.sql_limits):
+        with acting_as(call.actor.name, call.noted), limited(self.server.sql_limits):
             found = route.handler(call)
         assert isinstance(found, Answer)
         if found.body is None and found.stream is None:
@@ -180,17 +181,31 @@ class _Exchange:
         """Who asks, if it may ask for this kind of thing at all."""
         if route.access == "public":
             return ANYBODY
-        self.actor = actor = await self._actor(route)
         lake = self.path.get("lake")
+        try:
+            self.actor = actor = await self._actor(route)
+        except Unauthenticated:
+            self._refused_before(
+                NOBODY, lake, route
+            )  # without the id, so that however many there are, they are counted
+            raise
+        who = Who(actor.name, actor.roles, VIA, self.id)
         if lake is not None and not actor.sees(lake):
+            self._refused_before(who, lake, route)
             raise LakeNotFound(f"This server has no lake {lake!r}.", next="GET /v1/lakes lists them.", lake=lake)
         if route.access != "any" and not actor.may(route.access):
+            self._refused_before(who, lake, route)
             raise Denied(
                 f"{actor.name!r} may not {route.summary[0].lower()}{route.summary[1:].rstrip('.')}.",
                 next=f"This takes the role {route.access!r}.",
                 role=route.access,
             )
         return actor
+
+    def _refused_before(self, who: Who, lake: str | None, route: Route) -> None:
+        """Write down who was refused, of those that no lake hears of."""
+        if lake is not None:
+            self.server.lakes.refused(lake, who, route.name)
 
     def _credentials(self, route: Route) -> dict[str, str]:
         """The headers, with a token where the clients of a face put it."""
@@ -222,7 +237,8 @@ class _Exchange:
             self.server.limits.idle_seconds,
         )
         query = _query(route, self.scope.get("query_string", b""))
-        return Call(self.server, self.id, actor, self.path, query, self.headers, self.body, self.address)
+        where = (self.path, query, self.headers, self.body, self.address)
+        return Call(self.server, self.id, actor, *where, audited=route.audited)
 
     # -- the answer ---------------------------------------------------------------------------------------------
 

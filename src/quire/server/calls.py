@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 JSON = "application/json"
+REQUEST, ROLES = "http.request", "http.roles"
+"""Under what a commit keeps by which request it was made, and the roles of the actor."""
 
 
 @dataclass
@@ -52,15 +54,22 @@ class Call:
     body: Body
     address: str = ""
     """The path as it was sent."""
+    audited: bool = False
+    """Whether what it does is written down, because no commit tells of it."""
 
     @property
     def branch(self) -> str:
         """The branch that the request is about."""
         return getattr(self.query, "branch", None) or MAIN
 
+    @property
+    def noted(self) -> dict[str, str]:
+        """What is kept with every commit that is made for it."""
+        return {REQUEST: self.id, ROLES: ",".join(sorted(self.actor.roles))}
+
     def lake(self, branch: str | None = None) -> Lake:
         """The shared handle of the lake and branch that the request names."""
-        return self.server.lakes.get(self.path["lake"], branch or self.branch)
+        return self.server.lakes.get(self.path["lake"], branch or self.branch, audited=self.audited)
 
     def snapshot(self) -> Snapshot:
         """All tables at the commit that the request names, or at the newest one."""

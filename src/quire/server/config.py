@@ -15,6 +15,17 @@ from quire.errors import InvalidInput
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 
 
+class SessionsConfig(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+    """The role by which clients of a lake in S3 read files of its tables, for a short time each."""
+
+    role: str
+    """Its ARN. It bounds what any session may do."""
+    endpoint: str | None = None
+    """The token service (STS): that of the store, or of AWS, when it is not given."""
+    seconds: int = 3600
+    external_id: str | None = None
+
+
 class LakeConfig(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     """One lake of a server."""
 
@@ -30,6 +41,7 @@ class LakeConfig(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     """A program that prints more such settings as one object of JSON, such as credentials of a session. Where it says
     `expires_at_millis` it is run again in time.
     """
+    sessions: SessionsConfig | None = None
 
 
 class Limits(msgspec.Struct, forbid_unknown_fields=True, frozen=True):

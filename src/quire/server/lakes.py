@@ -13,8 +13,10 @@ from quire.lake.guard.handles import governed
 from quire.lake.handles import core_of, is_closed, see_branch
 from quire.ledger import MAIN
 from quire.policy.guard import PolicyGuard
+from quire.store.vended_credentials import Sessions
 
 if TYPE_CHECKING:
+    from quire.lake.guard.protocol import Kind, Who
     from quire.server.config import Config
 
 MANY = 1_000
@@ -29,6 +31,7 @@ class OpenLakes:
         self._lakes: dict[str, Lake] = {}
         self._branches: dict[str, OrderedDict[str, Lake]] = {}
         self._guards: dict[str, PolicyGuard] = {}
+        self._sessions: dict[str, Sessions] = {}
         self._lock = threading.Lock()
         self._private = config.private
         for name, lake in config.lakes.items():
@@ -40,16 +43,43 @@ class OpenLakes:
             )
             self._branches[name] = OrderedDict()
             self._guards[name] = PolicyGuard(core_of(self._lakes[name]))
+            if lake.sessions is not None:
+                how = lake.sessions
+                self._sessions[name] = Sessions(
+                    self._lakes[name].uri,
+                    lake.storage_options,
+                    how.role,
+                    endpoint=how.endpoint,
+                    seconds=how.seconds,
+                    external_id=how.external_id,
+                )
 
     def names(self) -> list[str]:
         """The names, sorted."""
         return sorted(self._lakes)
 
-    def get(self, name: str, branch: str = MAIN) -> Lake:
-        """The handle that all clients of a branch share; where the lake has a policy, whoever asks is held to it."""
+    def get(self, name: str, branch: str = MAIN, *, audited: bool = False) -> Lake:
+        """The handle that all clients of a branch share; where the lake has a policy, whoever asks is held to it.
+
+        By one that is `audited`, whoever asks does what is written down beside the commits, also without a policy.
+        """
         shared = self._shared(name, branch)
         guard = self._guards[name]
-        return governed(shared, guard, acting_now(), strict=False) if guard.active() else shared
+        return governed(shared, guard, acting_now(), strict=False) if guard.active() or audited else shared
+
+    def sessions(self, name: str) -> Sessions | None:
+        """What gives clients of a lake short credentials of its store, where the configuration has a role for them."""
+        return self._sessions.get(name)
+
+    def did(self, name: str, action: str, kind: Kind, what: str, branch: str) -> None:
+        """Write down that whoever asks did what no commit tells of."""
+        self._guards[name].did(acting_now(), action, kind, what, branch)
+
+    def refused(self, name: str, who: Who, action: str) -> None:
+        """Write down that somebody was refused before a lake was asked, if there is a lake of this name."""
+        guard = self._guards.get(name)
+        if guard is not None:
+            guard.refused(who, action, "Lake", name, "")
 
     def may_merge(self, name: str, source: str) -> bool:
         """Whether a policy of the lake lets whoever asks merge a branch into main, once it has its approvals."""

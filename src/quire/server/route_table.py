@@ -9,6 +9,7 @@ from quire.server.handlers import (
     changes,
     commits,
     consumers,
+    credentials,
     graph,
     history,
     merges,
@@ -25,7 +26,7 @@ from quire.server.row_formats import ARROW, NDJSON, STREAMS
 AGENTS = (
     Route(
         "POST", "/mcp/{lake}", "agents", "Answer one message of an agent (MCP).", agents.answer, "read",
-        media=("application/json",), follows=True,
+        media=("application/json",), follows=True, audited=True,
     ),
 )  # fmt: skip
 
@@ -91,6 +92,10 @@ READING = (
     Route(
         "GET", f"{LAKE}/branches", "branches", "List the branches.", branches.branches, answer=answers.Branches,
     ),
+    Route(
+        "POST", f"{LAKE}/credentials", "credentials", "Give credentials that read the files of some tables.",
+        credentials.credentials, body=credentials.CredentialsAsked, answer=answers.Credentials,
+    ),
     Route("GET", f"{LAKE}/tags", "tags", "List the tags.", branches.tags, answer=answers.Tags),
     Route(
         "GET", f"{LAKE}/changes", "changes", "Read what changed, commit by commit, and wait for more.",
@@ -126,17 +131,20 @@ WRITING = (
     ),
     Route(
         "POST", f"{LAKE}/branches", "create-branch", "Create a branch.", branches.create_branch, "write",
-        body=branches.NewBranch, answer=answers.Branch, status=201,
+        body=branches.NewBranch, answer=answers.Branch, status=201, audited=True,
     ),
     Route(
         "DELETE", f"{LAKE}/branches/{{branch}}", "delete-branch", "Delete a branch.", branches.delete_branch, "admin",
-        status=204,
+        status=204, audited=True,
     ),
     Route(
         "POST", f"{LAKE}/tags", "create-tag", "Name a commit.", branches.create_tag, "write",
-        body=branches.NewTag, answer=answers.Tag, status=201,
+        body=branches.NewTag, answer=answers.Tag, status=201, audited=True,
     ),
-    Route("DELETE", f"{LAKE}/tags/{{tag}}", "delete-tag", "Delete a tag.", branches.delete_tag, "admin", status=204),
+    Route(
+        "DELETE", f"{LAKE}/tags/{{tag}}", "delete-tag", "Delete a tag.", branches.delete_tag, "admin", status=204,
+        audited=True,
+    ),
 )  # fmt: skip
 
 TRANSACTION = f"{LAKE}/transactions/{{id}}"
@@ -245,7 +253,7 @@ MERGES = (
     ),
     Route(
         "POST", f"{LAKE}/requests", "open-request", "Ask for a branch to be merged.", merges.open_request, "write",
-        body=merges.NewRequest, answer=answers.MergeRequest, status=201,
+        body=merges.NewRequest, answer=answers.MergeRequest, status=201, audited=True,
     ),
     Route(
         "GET", f"{LAKE}/requests/{{number}}", "request", "Show a merge request.", merges.request,
@@ -253,23 +261,23 @@ MERGES = (
     ),
     Route(
         "POST", f"{LAKE}/requests/{{number}}/reviews", "review", "Say something of a merge request.", merges.review,
-        "write", body=merges.NewReview, answer=answers.MergeRequest,
+        "write", body=merges.NewReview, answer=answers.MergeRequest, audited=True,
     ),
     Route(
         "POST", f"{LAKE}/requests/{{number}}/resolutions", "resolve-request", "Say how its conflicts are resolved.",
-        merges.resolve, "write", body=merges.Resolutions, answer=answers.MergeRequest,
+        merges.resolve, "write", body=merges.Resolutions, answer=answers.MergeRequest, audited=True,
     ),
     Route(
         "POST", f"{LAKE}/requests/{{number}}/merge", "merge-request", "Merge what a request asks for.",
-        merges.merge_request, "write", body=merges.MergingRequest, answer=answers.Receipt,
+        merges.merge_request, "write", body=merges.MergingRequest, answer=answers.Receipt, audited=True,
     ),
     Route(
         "POST", f"{LAKE}/requests/{{number}}/close", "close-request", "Close a merge request.", merges.close, "write",
-        body=merges.Closing, answer=answers.MergeRequest,
+        body=merges.Closing, answer=answers.MergeRequest, audited=True,
     ),
     Route(
         "POST", f"{LAKE}/requests/{{number}}/reopen", "reopen-request", "Open a closed merge request again.",
-        merges.reopen, "write", answer=answers.MergeRequest,
+        merges.reopen, "write", answer=answers.MergeRequest, audited=True,
     ),
 )  # fmt: skip
 
@@ -280,11 +288,11 @@ CONSUMERS = (
     ),
     Route(
         "POST", f"{LAKE}/consumers", "open-consumer", "Open a named consumer of changes.", consumers.open_consumer,
-        "write", body=consumers.NewConsumer, answer=answers.ConsumerAt,
+        "write", body=consumers.NewConsumer, answer=answers.ConsumerAt, audited=True,
     ),
     Route(
         "DELETE", f"{LAKE}/consumers/{{consumer}}", "drop-consumer", "Forget a consumer.", consumers.drop_consumer,
-        "write", status=204,
+        "write", status=204, audited=True,
     ),
     Route(
         "GET", f"{LAKE}/consumers/{{consumer}}/changes", "consumer-changes", "Read what a consumer has not read.",
@@ -293,11 +301,11 @@ CONSUMERS = (
     ),
     Route(
         "POST", f"{LAKE}/consumers/{{consumer}}/commit", "consumer-commit", "Say up to where a consumer is done.",
-        consumers.done, "write", body=consumers.Done, answer=answers.ConsumerAt,
+        consumers.done, "write", body=consumers.Done, answer=answers.ConsumerAt, audited=True,
     ),
     Route(
         "POST", f"{LAKE}/consumers/{{consumer}}/reset", "consumer-reset", "Let a consumer begin anew.",
-        consumers.reset, "write", body=consumers.Resetting, answer=answers.ConsumerAt,
+        consumers.reset, "write", body=consumers.Resetting, answer=answers.ConsumerAt, audited=True,
     ),
 )  # fmt: skip
 
@@ -305,7 +313,7 @@ UPKEEP = (
     Route("GET", f"{LAKE}/status", "status", "Show where a lake stands.", upkeep.status, answer=answers.Status),
     Route(
         "POST", f"{LAKE}/maintenance/{{verb}}", "maintain", "Begin a job of upkeep.", upkeep.begin, "admin",
-        body=upkeep.Upkeep, answer=answers.Job, status=202,
+        body=upkeep.Upkeep, answer=answers.Job, status=202, audited=True,
     ),
     Route("GET", f"{LAKE}/jobs/{{job}}", "job", "Show how a job stands.", upkeep.job, answer=answers.Job),
 )  # fmt: skip

@@ -54,6 +54,8 @@ class Route:
     """Of another specification than Quire's: its parameters come as they are, each a list of texts."""
     follows: bool = False
     """Whether it waits for news: then its handler belongs to the event loop."""
+    audited: bool = False
+    """Whether it changes something of which no commit tells: then the audit does."""
     page: bool = False
     """Whether people look at it: then what goes wrong is a page, too."""
 

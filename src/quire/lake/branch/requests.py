@@ -41,6 +41,8 @@ if TYPE_CHECKING:
     from quire.lake.receipt import Receipt
 
 _log = logging.getLogger("quire")
+REQUEST = "Request"
+"""What the audit calls a merge request."""
 TITLE = 1_000
 TEXT = 64 << 10
 REVIEWS = 1_000
@@ -223,6 +225,7 @@ class Requests(PublicNames):
         for number in itertools.count(self._stored.last() + 1):
             made = msgspec.structs.replace(fresh, number=bounded("number", number, 1, LAST))
             if self._stored.create(made, 0):
+                core.did("open", REQUEST, str(number))
                 return _told(made)
         raise AssertionError("unreachable")
 
@@ -255,7 +258,7 @@ class Requests(PublicNames):
             review = StoredReview(core.author, record_time.now(core.store), verdict, said, head)
             return msgspec.structs.replace(request, reviews=(*request.reviews, review))
 
-        return self._change(number, change)
+        return self._change(number, verdict, change)
 
     def resolve(self, number: int, conflicts: Iterable[Any]) -> MergeRequest:
         """Keep how conflicts are to be resolved, for when the request is merged.
@@ -278,7 +281,7 @@ class Requests(PublicNames):
                 )
             return msgspec.structs.replace(request, resolutions=tuple(kept.values()))
 
-        return self._change(number, change)
+        return self._change(number, "resolve", change)
 
     def close(self, number: int, text: str = "") -> MergeRequest:
         """Close a request without merging it. Closing one that is closed does nothing."""
@@ -295,7 +298,7 @@ class Requests(PublicNames):
                 reviews = (*reviews, StoredReview(core.author, record_time.now(core.store), "comment", said))
             return msgspec.structs.replace(request, state="closed", reviews=reviews)
 
-        return self._change(number, change)
+        return self._change(number, "close", change)
 
     def reopen(self, number: int) -> MergeRequest:
         """Open a request again that was closed. One that is open stays so."""
@@ -307,7 +310,7 @@ class Requests(PublicNames):
             self._check_mine(request)
             return None if request.state == "open" else msgspec.structs.replace(request, state="open")
 
-        return self._change(number, change)
+        return self._change(number, "reopen", change)
 
     # -- merging ----------------------------------------------------------------------------------------------
 
@@ -364,7 +367,7 @@ class Requests(PublicNames):
         """Write down which commit merged a request. That it is merged stands, whether this works or not."""
         try:
             at = resolved(self._core, target._live, commit).point
-            self._change(number, partial(_merged, at=at))
+            self._change(number, "merge", partial(_merged, at=at))
         except QuireError as error:
             _log.warning(
                 "Merge request %d is merged as %s, and that could not be written down (%s). Merge it again for that.",
@@ -390,7 +393,9 @@ class Requests(PublicNames):
 
     # -- changing one, beside others --------------------------------------------------------------------------
 
-    def _change(self, number: int, change: Callable[[StoredRequest], StoredRequest | None]) -> MergeRequest:
+    def _change(
+        self, number: int, action: str, change: Callable[[StoredRequest], StoredRequest | None]
+    ) -> MergeRequest:
         """Write the next generation; when somebody else did so first, the one after it."""
         for _ in range(TRIES):
             request, generation = self._newest(number)
@@ -401,6 +406,7 @@ class Requests(PublicNames):
                 made, write=new_id(), by=self._core.author, changed=record_time.now(self._core.store)
             )
             if self._stored.create(made, generation + 1):
+                self._core.did(action, REQUEST, str(number))
                 return self._told(made)
         raise Conflict(
             f"Others changed merge request {number} {TRIES} times in a row.",

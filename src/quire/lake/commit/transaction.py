@@ -114,7 +114,7 @@ class Transaction(Escaped):
         self.live, self.background, self.backfill = live, background, backfill
         self.message = record_values.message(message)
         self.author = live.core.author if author is None else record_values.author(author) or live.core.author
-        self.metadata = {} if metadata is None else record_values.metadata(metadata)
+        self.metadata = {**live.core.noted, **({} if metadata is None else record_values.metadata(metadata))}
         self.stream, self.token = (None, None) if token is None else tokens.parse(token)
         self.expect = dict(expect or {})
         self.if_head = parse_commit(if_head) if if_head is not None else None

@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 
 SHORTEST = 30.0
 """Seconds of the shortest hold."""
+CONSUMER = "Consumer"
+"""What the audit calls a consumer."""
 TRIES = 32
 
 Op = Literal["insert", "update", "delete"]
@@ -131,6 +133,7 @@ class Consumers(PublicNames):
             if self._make(fresh, number):
                 made = self._stored.get(name)
                 if made is not None and not made.what.dropped:
+                    self._core.did("open", CONSUMER, name)
                     return Consumer(self, self._live, made)
         raise _busy(name)
 
@@ -142,6 +145,7 @@ class Consumers(PublicNames):
             gone = msgspec.structs.replace(found.what, write=new_id(), author=author, dropped=True)
             if self._stored.create(gone, found.number + 1):
                 self._stored.forget(name, [n for n in self._stored.written(name) if n <= found.number])
+                self._core.did("drop", CONSUMER, name)
                 return
         raise _busy(name)
 
@@ -276,6 +280,7 @@ class Consumer(PublicNames):
             fresh = self._consumers._fresh(self.name, since, what.tables, what.ops, what.images, what.hold)
             if self._consumers._make(fresh, found.number + 1):
                 self._settled(found.number + 1)
+                self._consumers._core.did("reset", CONSUMER, self.name)
                 return
         raise _busy(self.name)
 
@@ -298,6 +303,7 @@ class Consumer(PublicNames):
             )
             if self._stored.create(made, found.number + 1):
                 self._found = Generation(found.number + 1, found.modified, made)
+                self._consumers._core.did("commit", CONSUMER, self.name)
                 self._check_held(found, self._settled(found.number + 1))
                 return
             found = self._consumers._get(self.name)  # another process under this name

@@ -82,6 +82,9 @@ class GovernedCore(Core):
         if self.guard.active() and not self.may(action, kind, name, **context):
             raise self.denied(action, kind, name)
 
+    def did(self, action: str, kind: str, name: str) -> None:
+        self.guard.did(self.who, action, kind, name, self.branch)
+
     def denied(self, action: str, kind: Kind, name: str) -> Denied:
         """The error for what the actor may not do."""
         self.guard.refused(self.who, action, kind, name, self.branch)
@@ -208,6 +211,7 @@ _WORDS = {
     "revert": "revert commits of",
     "tag": "tag commits of",
     "invoke": "run",
+    "vend": "be given credentials for the files of",
 }
 
 

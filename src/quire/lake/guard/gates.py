@@ -55,7 +55,9 @@ class LakeGate:
         if not rule.whole:
             return verb(lake, *args, **named)
         done = verb(_signed(lake), *args, **named)
-        core.guard.did(core.who, verb.__name__, kind, name, core.branch)  # type: ignore[arg-type]
+        if rule.action == "tag":
+            kind, name = "Tag", str(given["name"])
+        core.did(verb.__name__, kind, name)
         return _again(done, core)
 
 

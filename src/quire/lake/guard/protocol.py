@@ -112,7 +112,7 @@ class Guard(Protocol):
         """Write down that an actor tried what it may not do."""
         ...
 
-    def did(self, who: Who, action: str, kind: Kind, name: str, branch: str) -> None:
+    def did(self, who: Who, action: str, kind: str, name: str, branch: str) -> None:
         """Write down that an actor did what no commit tells of."""
         ...
 

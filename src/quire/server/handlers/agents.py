@@ -10,7 +10,6 @@ from quire.lake.guard import Who, act_as
 from quire.server.agent_tools import working_in
 from quire.server.auth.actors import ANYBODY, WRITE
 from quire.server.calls import Answer, Call
-from quire.server.handlers.commits import REQUEST
 
 if TYPE_CHECKING:
     from quire.agents.workspace import Workspace
@@ -45,7 +44,7 @@ def _workspace(call: Call) -> Workspace:
         branch=branch,
         may_merge=branch is not None and call.server.lakes.may_merge(lake, branch),
         bounds=Bounds(seconds=limits.sql_seconds, memory=limits.sql_memory),
-        metadata={REQUEST: call.id},
+        metadata=call.noted,
     )
 
 

@@ -20,7 +20,7 @@ from quire.server.uploads import Upload
 
 MARK = "http."
 """What the server notes with a commit begins so; clients cannot write it."""
-REQUEST, ROLES, BODY = "http.request", "http.roles", "http.body"
+BODY = "http.body"
 
 
 class NewCommit(msgspec.Struct, forbid_unknown_fields=True):
@@ -67,7 +67,7 @@ def commit(call: Call) -> Answer:
         if_head=if_head(call, lake, wanted.if_head),
         isolation=wanted.isolation,
         timeout=wanted.timeout,
-        metadata=noted(call, wanted.metadata),
+        metadata=noted(wanted.metadata),
     )
     results: list[Any] = []
     if tx.repeated() is None:
@@ -89,14 +89,14 @@ def restore(call: Call) -> Answer:
     wanted = call.decoded(Restoring)
     lake = call.lake(wanted.branch)
     at = point_or_time(lake, wanted.at)
-    done = lake.restore(at, tables=wanted.tables, message=wanted.message, metadata=noted(call, wanted.metadata))
+    done = lake.restore(at, tables=wanted.tables, message=wanted.message, metadata=noted(wanted.metadata))
     return told(call, lake, done)
 
 
 def fast_forward(call: Call) -> Answer:
     wanted = call.decoded(FastForwarding)
     lake = call.lake(call.path["branch"])
-    done = lake.fast_forward(wanted.source, wanted.message, metadata=noted(call, wanted.metadata))
+    done = lake.fast_forward(wanted.source, wanted.message, metadata=noted(wanted.metadata))
     return told(call, lake, done)
 
 
@@ -144,12 +144,12 @@ def if_head(call: Call, lake: Lake, given: str | None) -> str | None:
     return found[2]
 
 
-def noted(call: Call, given: dict[str, str]) -> dict[str, str]:
-    """What is kept with a commit: what the client says, and who asked by which request."""
+def noted(given: dict[str, str]) -> dict[str, str]:
+    """What the client says of a commit; who asked, by which request, is kept with it in any case."""
     for name in given:
         if name.startswith(MARK):
             raise InvalidInput(f"Metadata {name!r} is written by the server alone.", next="Choose another name.")
-    return {**given, REQUEST: call.id, ROLES: ",".join(sorted(call.actor.roles))}
+    return given
 
 
 def _again(call: Call, lake: Lake, first: Receipt, digest: str) -> Answer:

@@ -142,7 +142,7 @@ def apply_schema(call: Call) -> Answer:
     lake = call.lake(wanted.branch)
     options: TransactionOptions = {
         "token": token_of(call),
-        "metadata": noted(call, wanted.metadata),
+        "metadata": noted(wanted.metadata),
         "if_head": if_head(call, lake, wanted.if_head),
         "expect": wanted.expect,
         "timeout": wanted.timeout,
@@ -209,12 +209,12 @@ def lint(call: Call) -> Answer:
 def store(call: Call) -> Answer:
     wanted = call.decoded(Storing)
     lake = call.lake(wanted.branch)
-    options: TransactionOptions = {"token": token_of(call), "metadata": noted(call, wanted.metadata)}
+    options: TransactionOptions = {"token": token_of(call), "metadata": noted(wanted.metadata)}
     return Answer({"stored": Graph(lake).store(text(wanted.queries), message=wanted.message, **options)})
 
 
 def unstore(call: Call) -> Answer:
-    Graph(call.lake()).unstore(call.path["query"], token=token_of(call), metadata=noted(call, {}))
+    Graph(call.lake()).unstore(call.path["query"], token=token_of(call), metadata=noted({}))
     return Answer(status=204, body=b"")
 
 
@@ -227,7 +227,7 @@ def mutate(call: Call) -> Answer:
         "token": token_of(call),
         "if_head": if_head(call, lake, wanted.if_head),
         "timeout": wanted.timeout,
-        "metadata": {**noted(call, wanted.metadata), BODY: digest},
+        "metadata": {**noted(wanted.metadata), BODY: digest},
     }
     first = first_of(lake, options["token"])
     if first is not None:
@@ -248,7 +248,7 @@ def load(call: Call) -> Answer:
     lake = call.lake()
     options: TransactionOptions = {
         "token": token_of(call),
-        "metadata": noted(call, meta),
+        "metadata": noted(meta),
         "if_head": if_head(call, lake, asked.if_head),
         "timeout": asked.timeout,
     }

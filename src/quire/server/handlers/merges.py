@@ -117,7 +117,7 @@ def merge(call: Call) -> Answer:
     wanted = call.decoded(Merging)
     lake = call.lake(wanted.into)
     about: dict[str, Any] = {"token": token_of(call), "timeout": wanted.timeout}
-    plan = _merge(lake, wanted, **about, metadata=noted(call, wanted.metadata))
+    plan = _merge(lake, wanted, **about, metadata=noted(wanted.metadata))
     _resolve(lake, plan, wanted.resolutions)
     if wanted.preview:
         word = written(PlanAt(plan.ours, plan.theirs, msgspec.structs.replace(wanted, resolutions=[])))
@@ -152,13 +152,13 @@ def revert(call: Call) -> Answer:
     if wanted.preview or wanted.parent != 1 or wanted.resolve is not None or wanted.resolutions:
         return _one_commit(call, wanted, pick=False)
     lake = call.lake(wanted.branch)
-    return told(call, lake, lake.revert(call.path["commit"], wanted.message, metadata=noted(call, wanted.metadata)))
+    return told(call, lake, lake.revert(call.path["commit"], wanted.message, metadata=noted(wanted.metadata)))
 
 
 def _one_commit(call: Call, wanted: Picking, *, pick: bool) -> Answer:
     lake = call.lake(wanted.branch)
     verb = lake.cherry_pick if pick else lake.revert
-    about = noted(call, wanted.metadata)
+    about = noted(wanted.metadata)
     how: dict[str, Any] = {"parent": wanted.parent, "resolve": wanted.resolve, "metadata": about}
     plan: MergePlan = verb(call.path["commit"], wanted.message, preview=True, **how)
     _resolve(lake, plan, wanted.resolutions)

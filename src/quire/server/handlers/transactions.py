@@ -49,7 +49,7 @@ def begin(call: Call) -> Answer:
         isolation=wanted.isolation,
         timeout=wanted.timeout,
         fresh=wanted.fresh,
-        metadata=noted(call, wanted.metadata),
+        metadata=noted(wanted.metadata),
     )
     first = tx.repeated()
     if first is not None:

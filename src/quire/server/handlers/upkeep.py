@@ -10,6 +10,7 @@ import msgspec
 
 from quire.errors import NotFound
 from quire.lake import Lake
+from quire.lake.handles import allow_on_lake
 from quire.server.calls import Answer, Call
 
 
@@ -72,6 +73,7 @@ def begin(call: Call) -> Answer:
     lake = call.lake(wanted.branch)
     if verb not in VERBS:
         raise NotFound(f"There is no upkeep {verb!r}.", next=f"There are {', '.join(sorted(VERBS))}.")
+    allow_on_lake(lake, verb)
     job = call.server.jobs.begin(call.path["lake"], verb, call.actor.name, partial(VERBS[verb], lake, wanted))
     where = f"/v1/lakes/{call.path['lake']}/jobs/{job.id}"
     return Answer(job.to_dict(), status=202, headers={"location": where})

@@ -93,7 +93,10 @@ ROUTES = (
     Route("POST", f"{LAKE}/plan", "plan-query", "Tell how a query would be run.", console.plan, query=At),
     Route("POST", f"{LAKE}/lint", "lint-query", "Tell what is wrong with graph queries.", console.lint, query=At),
     Route("POST", f"{LAKE}/merge", "merge-resolved", "Merge with resolutions.", merging.merge, "write"),
-    Route("POST", f"{LAKE}/keep", "keep-resolutions", "Keep resolutions with a request.", merging.keep, "write"),
+    Route(
+        "POST", f"{LAKE}/keep", "keep-resolutions", "Keep resolutions with a request.", merging.keep, "write",
+        audited=True,
+    ),
     part("search", home.search, home.Search),
     part("names", home.names, At),
     part("rows", tables.rows, tables.OneTable),

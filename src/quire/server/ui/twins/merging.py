@@ -107,9 +107,7 @@ def merge(call: Call) -> Answer:
     if wanted.request is not None:
         return _merge_request(call, wanted)
     lake = call.lake(wanted.into)
-    plan = lake.merge(
-        wanted.source, preview=True, message=wanted.message, resolve=wanted.others, metadata=noted(call, {})
-    )
+    plan = lake.merge(wanted.source, preview=True, message=wanted.message, resolve=wanted.others, metadata=noted({}))
     plan.resolve(_rows(wanted))
     if wanted.check or len(plan.stale):
         return Answer({"commit": None, "plan": _told(plan)})
