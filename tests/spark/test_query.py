@@ -135,6 +135,44 @@ READS = {
         "order { $w.length desc, $a.name, $b.name }",
     ),
     "not": ("$p: Person not { $p worksAt $_ }", "$p.name", ""),
+    "functions of texts": (
+        "$p: Person  lower($p.name) = $p.name",
+        'upper($p.bio) as up, lower("ΟΔΟΣ İ 𐐀") as low, upper("ᾀ 𐐨") as greek,'
+        ' trim(concat(" ", $p.name, " ")) as t, length($p.bio) as n, substring($p.bio, 4, 5) as s,'
+        ' substring($p.bio, -1) as whole, replace($p.bio, "", "x") as same, replace($p.bio, "quick", "é") as r,'
+        ' split($p.bio, " ") as words, split($p.bio, "") as one, split(concat("a", $p.name, "b"), $p.name) as ab,'
+        ' split("a\\\\Eb.c", "\\\\E") as e, join($p.tags, "+") as j, split("1.2..3", ".") as dots',
+        "",
+    ),
+    "functions of times": (
+        "$p: Person",
+        "year($p.born) as y, month($p.born) as m, day($p.born) as d, weekday($p.born) as w, year($p.seen) as sy,"
+        " hour($p.seen) as h, minute($p.seen) as mi, second($p.seen) as s, date($p.seen) as date,"
+        " add_days($p.born, 31) as later, add_days($p.seen, -400) as before,"
+        ' days_between($p.born, date("2000-02-29")) as n, weekday($p.seen) as wd',
+        "",
+    ),
+    "functions of lists": (
+        "$p: Person",
+        "size($p.sizes) as n, first($p.tags) as f, last($p.sizes) as l, item($p.tags, 1) as i, item($p.tags, -1) as no,"
+        " slice($p.tags, 1) as s, slice($p.sizes, -1, 1) as t, slice($p.tags, 5, 2) as far, sorted($p.tags) as sorted,"
+        " reverse($p.sizes) as r, size(split($p.bio, concat($p.name, lower($p.name)))) as long",
+        "",
+    ),
+    "coalesce and case": (
+        "$p: Person  coalesce($p.age, 0) < 40",
+        "coalesce($p.age, $p.long, 1) as n, coalesce($p.part, 0.5) as f, coalesce($p.big, 0) as b,"
+        " coalesce($p.tags, $p.tags) as l, coalesce($p.mood, $p.name) as t,"
+        " case when $p.age > 0 then 10 / $p.age end as q,"
+        ' case when $p.age > 25 and $p.name = "a" then 1 when $p.age is null then 2.5 else $p.long end as c',
+        "",
+    ),
+    "functions of groups": (
+        "$p: Person",
+        "length($p.name) as n, coalesce(sum($p.age), 0) + 1 as s,"
+        ' case when count(*) > 1 then "many" else "one" end as c',
+        "having { length(c) >= 3 } order { n, upper(c) }",
+    ),
     "not within not looks two blocks out": (
         "$p: Person not { $p knows $q not { $q knows $r  $r.name != $p.name } }",
         "$p.name",

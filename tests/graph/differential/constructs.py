@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 from tests.graph.differential.evaluate import parts_of
+from tests.graph.differential.functions import NAMES
 
 from quire.graph.language import ast
 
@@ -17,6 +18,7 @@ READS = (
     *("search", "match_text", "fuzzy", "fuzzy with edits", "bm25", "nearest", "rrf", "rrf with k", "now"),
     *("+", "-", "*", "/", "%", "minus sign", "String", "I64", "F64", "Bool", "Date", "DateTime"),
     *("count", "count(*)", "sum", "avg", "min", "max", "distinct aggregate"),
+    *(*NAMES, "case", "else"),
     *("distinct", "having", "order", "asc", "desc", "order by an aggregate", "limit", "offset"),
 )
 """Every construct of a read; each is drawn many times."""
@@ -98,6 +100,8 @@ def _of_parts(body: object, parameters: set[str]) -> Iterator[str]:
             case ast.Aggregate():
                 yield "count(*)" if part.argument is None else part.function
                 yield from ["distinct aggregate"] * part.distinct
+            case ast.Case():
+                yield from ["case", *(["else"] if part.otherwise is not None else [])]
             case ast.Call():
                 yield part.function
                 more = {"fuzzy": "fuzzy with edits", "rrf": "rrf with k"}.get(part.function)

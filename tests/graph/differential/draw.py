@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 from hypothesis import strategies as st
+from tests.graph.differential.functions import NAMES, Calls, Drawn
 from tests.graph.differential.values import Undefined, arithmetic, compared
 from tests.graph.differential.world import POOLS, REAL, WHOLE, WORDS, Kind, Pick, Prop, Row, World, text
 
@@ -55,7 +56,7 @@ class Column:
 
     @property
     def is_single(self) -> bool:
-        return not self.many and self.base not in ("Vector", "whole")
+        return not self.many and self.base not in ("Vector", "whole", "case")
 
 
 @dataclass
@@ -190,6 +191,8 @@ class Reading(Writer):
             self._path()
         for _ in range(self.pick.number(0, 1)):
             self.lines.append(self._condition())
+        if self.pick.chance(25):
+            self.lines.append(self._called())
         self._special()
         if self.pick.chance(22):
             self.lines.append(self._not())
@@ -345,6 +348,49 @@ class Reading(Writer):
                 self.lines.append(f"{named} starts_with {literal(value[: self.pick.number(0, len(value))])}")
             else:
                 self.lines.append(self._plain(named, value, prop, want=True, share=0))
+
+    def calls(self, things: dict[str, Seen] | None = None) -> Calls:
+        """What draws calls over the properties of some variables, their ids among them."""
+        given = []
+        for name, seen in (self.nodes | self.edges if things is None else things).items():
+            given += [Drawn(f"${name}.{p.name}", seen.row.get(p.name), p.base, p.many) for p in seen.kind.props]
+            if seen.kind.prop("id") is None:
+                given.append(Drawn(f"${name}.id", seen.row.get("@id"), "String"))
+        return Calls(self.pick, given, literal)
+
+    def _called(self) -> str:
+        """A condition on what a function gives."""
+        drawn = self.calls().draw(self.pick.one(NAMES))
+        if drawn.value is None:
+            return f"{drawn.text} is null"
+        if drawn.many or not _may_lead(drawn.value):
+            return f"{drawn.text} is not null"
+        return f"{drawn.text} {self.pick.one(('=', '<=', '>='))} {literal(drawn.value)}"
+
+    def case(self, things: dict[str, Seen] | None = None) -> Drawn:
+        """Branches on properties; their values are of one type."""
+        known = self.nodes | self.edges
+        calls = self.calls(things)
+        base = self.pick.one(("String", "I64"))
+        names = ("lower", "concat", "substring") if base == "String" else ("length", "year", "size")
+        shown = ""
+        for _ in range(self.pick.number(1, 2)):
+            tests = []
+            for _ in range(self.pick.number(1, 2)):
+                seen = known[name := self.pick.one(list(known))]
+                single = [p for p in seen.kind.props if p.is_single]
+                prop = self.pick.one(single)
+                value = seen.row.get(prop.name)
+                want = self.pick.chance(60)
+                tests.append(
+                    f"${name}.{prop.name} is {'not ' * self.pick.chance(50)}null"
+                    if value is None
+                    else self._plain(f"${name}.{prop.name}", value, prop, want, share=10)
+                )
+            shown += f" when {' and '.join(tests)} then {calls.draw(self.pick.one(names)).text}"
+        if self.pick.chance(70):
+            shown += f" else {literal('x' if base == 'String' else 5)}"
+        return Drawn(f"case{shown} end", None, base)
 
     def _between(self, one: str, seen: Seen, known: dict[str, Seen]) -> str | None:
         other = self.pick.one(list(known))
@@ -566,6 +612,11 @@ class Outputs:
         if numbers and self.pick.chance(40):
             column = self.pick.one([c for c in numbers if c.base != "U64"] or numbers)
             found.append(Column(f"(-{column.text})", "I64" if column.base in WHOLE else "F64"))
+        for name in self.pick.some(NAMES, 5, 8):
+            drawn = self.reading.calls().draw(name)
+            found.append(Column(drawn.text, drawn.base, drawn.many))
+        if self.pick.chance(30):
+            found.append(Column(self.reading.case().text, "case"))
         found += [self._number(numbers, sign) for sign in SIGNS if numbers and self.pick.chance(28)]
         return found
 
@@ -581,6 +632,13 @@ class Outputs:
         """Keys and aggregates; what else the rows may be put in the order of."""
         for _ in range(self.pick.number(0, 2)):
             self._return(self._column(lambda c: c.is_single) if self.pick.chance(85) else self._column())
+        for name in self.pick.some(NAMES, 0, 2):
+            drawn = self.reading.calls().draw(name)
+            if self.pick.chance(50) and not drawn.many:
+                drawn = Drawn(f"{self.pick.one(('min', 'max'))}({drawn.text})", None, drawn.base)
+            self._return(Column(drawn.text, drawn.base, drawn.many))
+        if self.pick.chance(15):
+            self._return(Column(self.reading.case().text, "case"))
         for path in self.reading.paths:
             if self.pick.chance(60):
                 self._return(Column(f"${path}.nodes", "String", True))

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from tests.graph.differential import functions
 from tests.graph.differential.values import Unclear, Undefined, aggregate, arithmetic, compared, negated
 from tests.graph.differential.world import Kind, Row, World, single
 
@@ -126,6 +127,11 @@ class Evaluate:
                 return any(self._is_single(given.argument, Context(env)) for env in at.group or ())
             case ast.Variable():
                 return given.name in self.singles
+            case ast.Call(function="coalesce"):
+                return all(self._is_single(argument, at) for argument in given.arguments)
+            case ast.Case():
+                values = [*(b.value for b in given.branches), *([given.otherwise] if given.otherwise else [])]
+                return all(self._is_single(value, at) for value in values)
             case _:
                 return False
         prop = thing.kind.prop(name) if isinstance(thing, Thing) else None
@@ -151,6 +157,11 @@ class Evaluate:
                 return negated(self.value(given.operand, at))
             case ast.Aggregate():
                 return self._aggregate(given, at)
+            case ast.Case():
+                branch = next((b.value for b in given.branches if self.all_hold(b.conditions, at)), given.otherwise)
+                return None if branch is None else self.value(branch, at)
+            case ast.Call() if given.function in functions.NAMES:
+                return functions.called(given.function, [self.value(a, at) for a in given.arguments])
             case ast.Call():
                 return self.call(given, at)
 

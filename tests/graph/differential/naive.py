@@ -383,7 +383,13 @@ class Naive(Evaluate):
         keys: list[tuple[list[Any], bool]] = []
         for ordering in self.read.order:
             found = self._resolved(ordering.expression)
-            best_first = isinstance(found, ast.Call) and found.function not in ("nearest", "now")
+            best_first = isinstance(found, ast.Call) and found.function in (
+                "bm25",
+                "rrf",
+                "search",
+                "match_text",
+                "fuzzy",
+            )
             descending = best_first if ordering.descending is None else ordering.descending
             keys.append(([self.plain(ordering.expression, c) for c, _ in rows], descending))
         return sorted_by(rows, [*keys, *((column, False) for column in self._ties(rows))])

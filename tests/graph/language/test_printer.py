@@ -10,7 +10,7 @@ from tests.graph.language.trees import queries
 from quire.graph.language import ast, parse, show
 
 QUERIES = queries(
-    names=["a", "name", "limit", "in", "order", "from_", "x1"],
+    names=["a", "name", "limit", "in", "order", "from_", "x1", "end", "when"],
     types=["Person", "A", "B_1"],
     edges=["knows", "worksAt", "limit", "order"],
     variables=["p", "f", "g"],

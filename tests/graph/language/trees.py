@@ -89,9 +89,16 @@ def _deeper(inner: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
         st.lists(inner, max_size=3).map(lambda items: ast.ListOf(tuple(items))),
         st.builds(ast.Aggregate, st.sampled_from(["count", "sum", "avg", "min", "max"]), inner, st.booleans()),
         st.just(ast.Aggregate("count", None)),
+        st.builds(lambda f, a, b: ast.Call(f, (a, b)), st.sampled_from(["concat", "split", "coalesce"]), inner, inner),
+        st.builds(ast.Case, st.lists(_branches(inner), min_size=1, max_size=2).map(tuple), st.none() | inner),
         st.just(ast.Call("now", ())),
         st.builds(lambda f, a, b: ast.Call(f, (a, b)), st.sampled_from(["nearest", "bm25", "rrf"]), inner, inner),
     )
+
+
+def _branches(inner: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
+    condition = st.builds(ast.Compare, OPERATORS, inner, inner).filter(_comparison) | st.builds(ast.IsNull, inner)
+    return st.builds(ast.When, st.lists(condition, min_size=1, max_size=2).map(tuple), inner)
 
 
 def _nested(inner: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:

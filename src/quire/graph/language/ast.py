@@ -105,14 +105,31 @@ class Aggregate:
 
 @dataclass(frozen=True)
 class Call:
-    """`now()`, `nearest(…)`, `search(…)`, `fuzzy(…)`, `match_text(…)`, `bm25(…)`, `rrf(…)`."""
+    """`now()`, `nearest(…)`, `search(…)`, `fuzzy(…)`, `match_text(…)`, `bm25(…)`, `rrf(…)`; functions of values."""
 
     function: str
     arguments: tuple[Expression, ...]
     at: At = field(default=NOWHERE, compare=False, repr=False)
 
 
-Expression = Literal | Variable | Access | Name | ListOf | Binary | Negative | Aggregate | Call
+@dataclass(frozen=True)
+class When:
+    """`when a and b then value`"""
+
+    conditions: tuple[Filter, ...]
+    value: Expression
+
+
+@dataclass(frozen=True)
+class Case:
+    """`case when a then b when c then d else e end`: the value of the first branch that holds; null where none does."""
+
+    branches: tuple[When, ...]
+    otherwise: Expression | None = None
+    at: At = field(default=NOWHERE, compare=False, repr=False)
+
+
+Expression = Literal | Variable | Access | Name | ListOf | Binary | Negative | Aggregate | Call | Case
 
 
 # -- clauses ----------------------------------------------------------------------------------------------------------

@@ -12,6 +12,7 @@ import msgspec
 
 from quire.graph.language import ast
 from quire.graph.language.ast import At
+from quire.graph.language.functions import FUNCTIONS as PLAIN
 from quire.graph.language.position import wrong
 from quire.graph.names import nearest
 from quire.graph.types import LARGEST_VECTOR, SCALARS, Type, Wrong
@@ -56,7 +57,7 @@ def unquoted(token: Any) -> str:
 
 AGGREGATES = ("count", "sum", "avg", "min", "max")
 SEARCHES = ("search", "fuzzy", "match_text")
-CALLS = {
+CALLS: dict[str, tuple[int, int | None]] = {
     "now": (0, 0),
     "nearest": (2, 2),
     "bm25": (2, 2),
@@ -64,6 +65,7 @@ CALLS = {
     "match_text": (2, 2),
     "fuzzy": (2, 3),
     "rrf": (2, 3),
+    **{name: (len(one.takes) - one.spare, None if one.open else len(one.takes)) for name, one in PLAIN.items()},
 }
 """Functions, and how many arguments they take."""
 FUNCTIONS = (*AGGREGATES, *CALLS, "date", "datetime", "shortest")
@@ -367,6 +369,14 @@ class Build:
             raise wrong(place(word), f"{word}(…) takes no traversal.", "Only shortest(…) does.")
         return Path(step, place(word))
 
+    def branch(self, parts: Parts) -> ast.When:
+        *conditions, value = parts
+        return ast.When(_filters(conditions), value)
+
+    def case(self, parts: Parts) -> ast.Case:
+        word, *branches, otherwise, _end = parts
+        return ast.Case(tuple(branches), otherwise, place(word))
+
     def arguments(self, parts: Parts) -> _Arguments:
         return _Arguments(tuple(p for p in parts if p is not None))
 
@@ -383,7 +393,7 @@ class Build:
             return _aggregate(name, given, at)
         if given.star or given.distinct:
             raise wrong(at, f"{name}(…) takes neither * nor distinct.", f"Only {', '.join(AGGREGATES)} do.")
-        if name in ("date", "datetime"):
+        if name == "datetime" or (name == "date" and _is_written(given.values)):
             return _moment(name, given.values, at)
         if name == "shortest":
             raise wrong(at, "shortest(…) takes a traversal.", "Write $p = shortest($a knows{1,6} $b).")
@@ -391,8 +401,8 @@ class Build:
             advice = nearest(name, FUNCTIONS) or f"There are {', '.join(FUNCTIONS)}."
             raise wrong(at, f"there is no function {name}(…).", advice)
         least, most = CALLS[name]
-        if not least <= len(given.values) <= most:
-            takes = str(least) if least == most else f"{least} or {most}"
+        if len(given.values) < least or (most is not None and len(given.values) > most):
+            takes = str(least) if least == most else f"at least {least}" if most is None else f"{least} or {most}"
             raise wrong(at, f"{name}(…) takes {takes} arguments, not {len(given.values)}.")
         return ast.Call(name, given.values, at)
 
@@ -416,6 +426,11 @@ def _aggregate(name: str, given: _Arguments, at: At) -> ast.Aggregate:
     if len(given.values) != 1:
         raise wrong(at, f"{name}(…) takes one argument, not {len(given.values)}.")
     return ast.Aggregate(cast(ast.AggregateName, name), given.values[0], given.distinct, at)
+
+
+def _is_written(values: tuple[ast.Expression, ...]) -> bool:
+    """Whether `date(…)` stands for a date that is written out, rather than for that of a time."""
+    return len(values) != 1 or (isinstance(values[0], ast.Literal) and values[0].kind != "DateTime")
 
 
 def _moment(name: str, values: tuple[ast.Expression, ...], at: At) -> ast.Literal:

@@ -161,6 +161,33 @@ class Negate:
 
 
 @dataclass(frozen=True)
+class Function:
+    """A function of values (`language.functions`). Null where an argument is, but for `coalesce`: the first of its
+    arguments that is not null, all as its type."""
+
+    name: str
+    arguments: tuple[Expression, ...]
+    type: Type
+
+
+@dataclass(frozen=True)
+class When:
+    """A branch: its value, where all conditions hold."""
+
+    conditions: tuple[Predicate, ...]
+    value: Expression
+
+
+@dataclass(frozen=True)
+class Case:
+    """The value of the first branch that holds, as `type`; else `otherwise`, or null."""
+
+    branches: tuple[When, ...]
+    otherwise: Expression | None
+    type: Type
+
+
+@dataclass(frozen=True)
 class Aggregate:
     """An aggregate over the rows of a group. `count` of an expression counts what is not null; `count(*)` has no
     argument. `sum` of whole numbers is I64 and an error beyond it. Without any value `count` is 0, all others null."""
@@ -232,6 +259,8 @@ Expression = (
     | ListOf
     | Arithmetic
     | Negate
+    | Function
+    | Case
     | Aggregate
     | Nearest
     | TextMatch

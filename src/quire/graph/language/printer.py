@@ -138,6 +138,12 @@ def show_expression(expression: ast.Expression, strength: int = 0) -> str:
             return f"{expression.function}({'distinct ' if expression.distinct else ''}{argument})"
         case ast.Call():
             return f"{expression.function}({', '.join(map(show_expression, expression.arguments))})"
+        case ast.Case():
+            branches = "".join(
+                f" when {_joined(b.conditions)} then {show_expression(b.value)}" for b in expression.branches
+            )
+            last = "" if expression.otherwise is None else f" else {show_expression(expression.otherwise)}"
+            return f"case{branches}{last} end"
         case ast.Negative():
             return f"-{show_expression(expression.operand, _SIGN)}"
         case ast.Binary():

@@ -23,7 +23,7 @@ BATCH = 100_000
 ENGINE = duckdb_engines.Engine(
     ("TimeZone = 'UTC'", "preserve_insertion_order = false", "python_enable_replacements = false")
 )
-_COMPUTED = r"(?:(?:Out of Range|Conversion) Error: |Invalid Input Error: (?=.*(?:zero|overflow)))(.*)"
+_COMPUTED = r"(?:(?:Out of Range|Conversion) Error: |Invalid Input Error: (?=.*(?:zero|overflow|outside)))(.*)"
 """What DuckDB says of a value that cannot be computed. Other inputs that it calls invalid are faults of the SQL."""
 
 

@@ -111,6 +111,12 @@ def variables(term: object) -> set[str]:
         return variables(term.field)
     if isinstance(term, plan.Rrf):
         return variables(term.first) | variables(term.second)
+    if isinstance(term, plan.Function):
+        return set().union(*(variables(item) for item in term.arguments))
+    if isinstance(term, plan.Case):
+        return variables(term.otherwise).union(*(variables(branch) for branch in term.branches))
+    if isinstance(term, plan.When):
+        return variables(term.value).union(*(variables(condition) for condition in term.conditions))
     if isinstance(term, plan.ListOf):
         return set().union(*(variables(item) for item in term.items))
     if isinstance(term, plan.Aggregate):

@@ -12,7 +12,9 @@ from quire.errors import InvalidQuery
 from quire.graph.catalog import Catalog, Entity
 from quire.graph.language import ast, plan
 from quire.graph.language.ast import At
+from quire.graph.language.checker.functions import case, function
 from quire.graph.language.checker.scope import Bound, Scope
+from quire.graph.language.functions import FUNCTIONS
 from quire.graph.language.plan_parts import parts
 from quire.graph.language.position import wrong
 from quire.graph.names import nearest
@@ -87,6 +89,8 @@ class Expressions:
                 return self._aggregate(given)
             case ast.Call():
                 return self._call(given)
+            case ast.Case():
+                return case(self, given)
 
     def _no_value(self, given: ast.Expression, found: plan.Expression) -> InvalidQuery:
         """A whole entity, be it written as its variable or by the alias under which it is returned."""
@@ -281,6 +285,8 @@ class Expressions:
     def _call(self, given: ast.Call) -> plan.Expression:
         if given.function == "now":
             return plan.Now()
+        if given.function in FUNCTIONS:
+            return function(self, given)
         if self.place in ("where", "set", "edge"):
             raise wrong(
                 given.at, f"{given.function}(…) is not allowed here.", "Use searches in match, return and order."

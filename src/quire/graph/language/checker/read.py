@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable, Iterator
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar, cast, get_args
 
 from quire.errors import InvalidQuery
 from quire.graph.catalog import Entity
@@ -32,6 +32,16 @@ _OF_ROWS = (
     plan.Rrf,
 )
 """What has another value in every row."""
+_MADE_OF_OTHERS = (
+    plan.Order,
+    plan.Arithmetic,
+    plan.Negate,
+    plan.ListOf,
+    plan.Function,
+    plan.Case,
+    plan.When,
+    *get_args(plan.Predicate),
+)
 _BEST_FIRST = (plan.Bm25, plan.Rrf, plan.TextMatch)
 P = TypeVar("P")
 
@@ -151,7 +161,7 @@ class Reading:
                 return cast(P, plan.Output(index, output.type))
         if isinstance(part, tuple):
             return cast(P, tuple(self._lift(item, keys=keys) for item in part))
-        if isinstance(part, plan.Order | plan.Arithmetic | plan.Negate | plan.ListOf | plan.Predicate):
+        if isinstance(part, _MADE_OF_OTHERS):
             changes = {f.name: self._lift(getattr(part, f.name), keys=keys) for f in dataclasses.fields(part)}
             return cast(P, dataclasses.replace(part, **changes))
         return part

@@ -335,6 +335,9 @@ def introduces(block: plan.Block) -> bool:
     return bool(block.variables) or any(introduces(part.block) for part in block.optional)
 
 
+_OF_SEVERAL = (plan.ListOf, plan.Function, plan.Case, plan.When)
+
+
 def _group(columns: Sequence[str]) -> str:
     return f" GROUP BY {', '.join(columns)}" if columns else ""
 
@@ -358,11 +361,12 @@ def _scores(terms: Sequence[object]) -> Iterator[plan.Nearest | plan.Bm25 | plan
             if term not in found:
                 found.append(term)
             return
-        for name in ("left", "right", "operand", "options", "argument"):
+        for name in ("left", "right", "operand", "options", "argument", "value", "otherwise"):
             if (part := getattr(term, name, None)) is not None:
                 walk(part)
-        for item in getattr(term, "items", ()) if isinstance(term, plan.ListOf) else ():
-            walk(item)
+        for name in ("items", "arguments", "branches", "conditions"):
+            for item in getattr(term, name, ()) if isinstance(term, _OF_SEVERAL) else ():
+                walk(item)
 
     for term in terms:
         walk(term)

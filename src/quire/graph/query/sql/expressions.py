@@ -10,7 +10,7 @@ from quire.graph.language import plan
 from quire.graph.query.known_values import Known
 from quire.graph.query.layout import Layout
 from quire.graph.query.search.search import Searches
-from quire.graph.query.sql import fragments
+from quire.graph.query.sql import fragments, functions
 from quire.graph.query.sql.fragments import Values
 from quire.graph.types import Type
 from quire.lake.read.ranking import scores
@@ -59,6 +59,16 @@ class Terms:
                 if _typed(term.operand).base == "U64":
                     return f"CAST((-CAST({operand} AS {self.sql.wide})) AS BIGINT)"
                 return f"(-CAST({operand} AS {'BIGINT' if term.type.is_integer else 'DOUBLE'}))"
+            case plan.Function():
+                arguments = [self.expression(argument) for argument in term.arguments]
+                return functions.called(self.sql, term, arguments, [_typed(argument) for argument in term.arguments])
+            case plan.Case():
+                branches = [
+                    (fragments.all_of(self.predicate(c) for c in branch.conditions), self.expression(branch.value))
+                    for branch in term.branches
+                ]
+                otherwise = None if term.otherwise is None else self.expression(term.otherwise)
+                return functions.chosen(self.sql, term.type, branches, otherwise)
             case plan.Aggregate():
                 return self._aggregate(term)
             case plan.Nearest():
