@@ -7,12 +7,17 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from quire.filters import duckdb_engine
+from quire.filters import Condition, In, duckdb_engine, every
 from quire.formats.row_hashes import comparable
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from numpy.typing import NDArray
+
+
+def is_among(keys: pa.Table) -> Condition:
+    """The condition that a row has one of the keys; keys of several columns let others pass, too."""
+    return every([In(name, tuple(keys.column(name).unique().to_pylist())) for name in keys.schema.names])
 
 
 def common(mine: pa.Table, its: pa.Table, key: Sequence[str]) -> pa.Table:

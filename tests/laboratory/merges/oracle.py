@@ -44,6 +44,8 @@ class Table:
     """Another one after every upkeep."""
     joined: bool = False
     """Whether it is a base made of several: rows without a key may then be known by nothing."""
+    mixed: bool = False
+    """Whether it is such a base, and these had different columns."""
     handed_on: bool = False
     """Whether upkeep of it came by a merge: then the log of the branch does not say that it was only upkeep."""
 
@@ -194,10 +196,12 @@ def both_changed(verdict: Verdict, b: Table, o: Table, t: Table, how: How) -> Ve
         verdict.found.append(Found(id, frozenset({"schema", "dropped"})))
         verdict.table = replace(o, name=name)
         return verdict
-    if schemas[0] != schemas[1] or schemas[0] != schemas[2]:
-        renames = any(s.columns[c] != was for s in (o, t) for c, was in b.columns.items() if c in s.columns)
-        if renames:
-            verdict.found.append(Found(id, frozenset({"schema"}), optional=True))
+    changed = sum(s != schemas[0] for s in schemas[1:])
+    anew = any(s.columns != b.columns and s.overwrites - b.overwrites for s in (o, t))
+    if b.mixed or (changed and (b.joined or anew or not o.key)):
+        # Columns are not merged over several bases, nor by value without a key. One that was renamed and then written
+        # anew with all others is known by nothing.
+        verdict.found.append(Found(id, frozenset({"schema"}), optional=True))
     shell = replace(o, name=name, columns=columns, overwrites=o.overwrites | t.overwrites)
     if not o.key:
         if b.joined:
@@ -283,7 +287,9 @@ def keyed(verdict: Verdict, b: Table, o: Table, t: Table, shell: Table, how: How
     names = {n: c for c, (n, _) in shell.columns.items()}
     units: list[list[int]] = [[c] for c in columns]
     if how.granularity == "row":
-        units = [columns]
+        # What one side alone has added is no change of what the other knows of a row.
+        alone = [c for c in columns if c not in b.columns and (c in o.columns) != (c in t.columns)]
+        units = [[c for c in columns if c not in alone], *([c] for c in alone)]
     else:
         for group in how.groups.get(o.name, ()):
             together = [names[n] for n in group if n in names]
@@ -422,7 +428,9 @@ def base_of(tables: Callable[[int], Tables], bases: Callable[..., list[int]], se
                     rows[f.key] = {c: UNKNOWN if c in f.must else v for c, v in rows[f.key].items()}
                 else:
                     rows[f.key] = UNKNOWN
-            made[id] = replace(verdict.table, rows=rows)
+            states = [s for s in (below.get(id), result.get(id), tables(commit).get(id)) if s is not None]
+            mixed = any(s.mixed or s.columns != states[0].columns for s in states)
+            made[id] = replace(verdict.table, rows=rows, mixed=mixed)
         result, seen = made, seen | {commit}
     if len(several) > 1:
         result = {i: replace(t, joined=True) for i, t in result.items()}

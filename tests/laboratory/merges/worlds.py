@@ -493,18 +493,15 @@ class Case:
                 continue
             if conflict.key is not None and verdict.table is not None and found.rows is not None:
                 names = verdict.table.columns
-                must, may = ({names[c][0] for c in some} for some in (found.must, found.may))
+                must, may = ({names[c][0] for c in some if c in names} for some in (found.must, found.may))
                 assert must <= set(conflict.columns) <= may, (conflict, must, may)
-                for told, row, side in zip(
-                    (conflict.base, conflict.ours, conflict.theirs),
-                    found.rows,
-                    (verdict.base, verdict.ours, verdict.theirs),
-                    strict=True,
-                ):
-                    if side is not None and row is not oracle.UNKNOWN and oracle.UNKNOWN not in (row or {}).values():
-                        assert frozen(told) == frozen(
-                            None if row is None else {n: row.get(c) for c, (n, _) in side.columns.items()}
-                        ), conflict
+                for told, row in zip((conflict.base, conflict.ours, conflict.theirs), found.rows, strict=True):
+                    if row is not oracle.UNKNOWN and oracle.UNKNOWN not in (row or {}).values():
+                        # A row is told in the columns of the merged table.
+                        known = None if row is None else {n: row.get(c) for c, (n, _) in names.items() if c in row}
+                        shown = None if told is None or known is None else {n: told[n] for n in known}
+                        assert (told is None) == (row is None)
+                        assert frozen(shown) == frozen(known), conflict
         names_left = [f for v, f in left.values() if isinstance(f.otherwise, set)]
         assert not names_left, "two tables of one name"
         missing = [(v.id, f) for v, f in left.values() if not f.optional and v.id not in whole]
@@ -573,8 +570,9 @@ class Case:
             self.world._tend(lake, self.ours if lake is here else self.theirs, self.random)
         tended = here.merge(there.branch_name, preview=True, mode="no-ff", **self.asked)
         now, before = (Counter(map(_told, p.conflicts)) for p in (tended, plan))
-        more = {c.table for c in tended.conflicts if c.kind == "count" and _told(c) not in before}
-        # Without a key, rows that were moved are known by their values: what both removed may be asked about then.
+        more = {c.table for c in tended.conflicts if c.kind in ("count", "schema") and _told(c) not in before}
+        # Without a key, rows that were moved are known by their values: what both removed may be asked about then, and
+        # where one side has other columns, all of it.
         assert {c: n for c, n in now.items() if c[0] not in more} == {
             c: n for c, n in before.items() if c[0] not in more
         }, (tended, plan)
@@ -589,6 +587,8 @@ class Case:
                 continue
             table = verdicts[id].table
             assert table is not None
+            if any(c.kind == "schema" and c.table in more for c in tended.conflicts):
+                continue
             name, found = table.name, content(here.snapshot())[table.name][0]
             for v, some in self._allowed(verdicts[id], table).items():
                 row = dict(v)
@@ -714,7 +714,8 @@ class Case:
                 elif table is not None and table.key:
                     table = replace(table, rows=_with(table, found, conflict, decision))
             reported = {found.key for _, found, _ in decided.get(id, ())}
-            for found in verdict.found:
+            whole = any(c.key is None and c.kind != "name" for c, _, _ in decided.get(id, ()))
+            for found in () if whole else verdict.found:
                 if (
                     found.optional
                     and found.key is not None
@@ -727,7 +728,6 @@ class Case:
                     if found.otherwise is not None:
                         rows[found.key] = found.otherwise
                     table = replace(table, rows=rows)
-            whole = any(c.key is None and c.kind != "name" for c, _, _ in decided.get(id, ()))
             if table is not None and not table.key and verdict.counts and not whole:
                 table = self._events(verdict, table, decided.get(id, ()))
             if table is not None:

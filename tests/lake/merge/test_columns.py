@@ -72,7 +72,7 @@ def test_types_and_changes_of_both_are_conflicts(fork: Fork, who: str) -> None:
     plan = fork.lake.merge("exp", preview=True)
     assert [(c.kind, c.columns) for c in plan.conflicts] == [("schema", ("a",))]
     other(lambda tx: tx["t"].add_columns({"c": "a + 1"}))
-    assert [c.kind for c in fork.lake.merge("exp", preview=True).conflicts] == ["schema"]
+    assert [(c.kind, c.columns) for c in fork.lake.merge("exp", preview=True).conflicts] == [("schema", ("a",))]
 
 
 def test_a_column_and_nothing_else(fork: Fork) -> None:

@@ -262,3 +262,25 @@ def test_another_branch_is_the_target(fork: Fork) -> None:
     assert fork.lake["t"].count("a = 1") == 1
     with pytest.raises(InvalidInput, match="itself"):
         fork.lake.merge("main")
+
+
+def test_a_conflict_names_the_commits_that_touched_its_row(fork: Fork) -> None:
+    fork.ours(update("id = 1", a=1), update("id in (2, 3)", a=2))
+    fork.lake.transact(lambda tx: tx["t"].upsert([row(4, 4)]) and None)
+    fork.lake.optimize(target_rows=100)
+    fork.ours(delete("id = 5"), insert(row(30)))
+    fork.theirs(
+        update("id <= 3", a=7), delete("id = 4"), update("id = 2", a=8), update("id = 5", a=9), insert(row(30, 1))
+    )
+    ours, theirs = ([c.id for c in lake.log()][::-1] for lake in (fork.lake, fork.exp))
+    first = ours.index(fork.lake.merge("exp", preview=True).bases[0]) + 1
+    mine, its = ours[first:], theirs[first:]
+    told = {c.key["id"]: (c.ours_commit, c.theirs_commit) for c in fork.lake.merge("exp", preview=True).conflicts}
+    assert told == {
+        1: (mine[0], its[0]),
+        2: (mine[1], its[2]),
+        3: (mine[1], its[0]),
+        4: (mine[2], its[1]),
+        5: (mine[-2], its[3]),
+        30: (mine[-1], its[4]),
+    }

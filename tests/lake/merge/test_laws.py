@@ -22,6 +22,12 @@ def test_random_histories_in_memory() -> None:
     assert tally.cases > 6
 
 
+def test_random_histories_in_which_columns_change() -> None:
+    memory.install()
+    for seed in range(SEED, SEED + budget(3, full=150)):
+        live(program(seed, columns=3), kinds=KINDS)
+
+
 def test_random_histories_on_disk(tmp_path: Path) -> None:
     for seed in range(SEED, SEED + budget(1, full=20)):
         live(program(seed, 8), place=str(tmp_path / f"lake{seed}"), format="lance", kinds=KINDS)
@@ -67,6 +73,13 @@ LIVES = {
         ("rows", 2607851014),
         ("cross", 3185162582),
         ("merge", 4110676018),
+    ],
+    "several bases with other columns than both sides": [
+        ("rows", 922680943),
+        ("columns", 3939129068),
+        ("merge", 2291335956),
+        ("cross", 2969932037),
+        ("merge", 3921299276),
     ],
     "a squashed table is tended on both sides": [("table", 553569232), ("cross", 3174873324), ("merge", 894797436)],
     "a squashed table is indexed on one side, tables as a whole": [

@@ -44,6 +44,7 @@ from quire.formats.delta.staging.schema_change import with_features
 from quire.formats.delta.staging.statements import Append
 from quire.formats.delta.staging.work import DeltaWork
 from quire.formats.delta.view import DeltaView
+from quire.formats.key_sets import is_among
 from quire.formats.table_files import TableFiles
 from quire.ledger import Pin
 from quire.store import Store
@@ -377,6 +378,9 @@ class DeltaFormat:
 
     def take_away(self, work: Any, key: Sequence[str], keys: pa.Table) -> None:
         take_away(work, key, keys)
+
+    def whole_rows(self, pin: Pin, keys: pa.Table) -> pa.Table:
+        return self.open(pin).scan(filter=is_among(keys)).read_all()
 
     def take_rows(self, work: Any, rows: pa.Table) -> None:
         take_rows(work, rows)

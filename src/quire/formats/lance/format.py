@@ -43,6 +43,7 @@ from quire.formats.lance.staging.carry_over import (
     share_new_files,
     take_away,
     take_rows,
+    whole_rows,
 )
 from quire.formats.lance.staging.net_change import data_bytes
 from quire.formats.lance.staging.new_table import new_table
@@ -315,6 +316,9 @@ class LanceFormat:
 
     def take_away(self, work: Any, key: Sequence[str], keys: pa.Table) -> None:
         take_away(work, key, keys)
+
+    def whole_rows(self, pin: Pin, keys: pa.Table) -> pa.Table:
+        return whole_rows(self._session.open_to_read(pin), keys)
 
     def take_rows(self, work: Any, rows: pa.Table) -> None:
         take_rows(work, rows)

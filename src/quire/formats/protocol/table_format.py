@@ -143,6 +143,10 @@ class Mergeable(Protocol):
         """Remove the rows with these keys from the state that a work stands on."""
         ...
 
+    def whole_rows(self, pin: Pin, keys: pa.Table) -> pa.Table:
+        """The rows of a state that have one of the keys, with the bytes of their blobs."""
+        ...
+
     def take_rows(self, work: Work, rows: pa.Table) -> None:
         """Remove one row that is like it in all columns for each of these, as far as there are any."""
         ...

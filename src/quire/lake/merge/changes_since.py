@@ -24,6 +24,7 @@ class ChangesSince:
 
     def __init__(self, tip: Tip, known: Sequence[Vector], *, descends: bool, after: int = -1) -> None:
         self._by_table: dict[str, list[Change]] = {}
+        self._points: dict[str, list[Point]] = {}
         self._tip = tip
         self._below: Point | None = None
         """The commit of the log that all bases descend from, or are."""
@@ -43,10 +44,15 @@ class ChangesSince:
                 break
             for change in commit.changes:
                 self._by_table.setdefault(change.table, []).append(change)
+                self._points.setdefault(change.table, []).append(point)
             self.complete = point.slot == 0
         self.reached = self.complete
         """Whether it leads back to what the bases have, on whatever way they came here."""
         self.complete = self.complete and descends
+
+    def steps(self, table: str) -> list[tuple[Point, Change]]:
+        """What was done to a table, newest first, and by which commits."""
+        return list(zip(self._points.get(table, ()), self._by_table.get(table, ()), strict=True))
 
     def ops(self, table: str) -> set[str]:
         """Everything that was done to a table."""

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from quire.lake.merge.alike import same
+from quire.lake.merge.columns_of_both import ColumnsOfBoth, columns_of_both
 from quire.lake.merge.keyed import Triples
 from quire.lake.merge.touched import nullable
 from quire.ledger import TableState
@@ -74,18 +75,25 @@ def is_renumbered(format: Any, base: TableState, side: TableState) -> bool:
 
 def columns_of(
     format: Any, base: TableState, ours: TableState, theirs: TableState
-) -> tuple[Columns | None, tuple[str, ...]]:
-    """Who changed columns, if one side did; and names of columns that cannot be merged."""
+) -> tuple[Columns | ColumnsOfBoth | None, tuple[str, ...]]:
+    """What one side made of the columns, or both, if they changed them; and names of those that cannot be merged."""
     known = [_described(format, state) for state in (base, ours, theirs)]
     was, mine, its = (found for found, _ in known)
-    if is_renumbered(format, base, ours):
-        mine = was
-    if is_renumbered(format, base, theirs):
-        its = was
+    renumbered = [is_renumbered(format, base, side) for side in (ours, theirs)]
+    mine, its = (was if again else one for one, again in zip((mine, its), renumbered, strict=True))
     if mine == was and its == was:
         return None, ()
-    if mine != was and its != was:
-        return None, _differing(mine, its) or _differing(was, mine)
+    # Files know columns by number: those of a side that numbered them anew, or that came to both, cannot be added, nor
+    # those into which a side has moved rows, since they lack the new columns.
+    rest = theirs if mine != was else ours
+    apart = (
+        any(renumbered)
+        or format.share_new_files(base.pin, ours.pin, theirs.pin)
+        or not format.holds_files_of(rest.pin, base.pin)
+    )
+    if (mine != was and its != was) or (ours.info.key and apart):
+        both = columns_of_both(known[0], (mine, known[1][1]), (its, known[2][1]))
+        return (None, both) if isinstance(both, tuple) else (both, ())
     side: Literal["ours", "theirs"] = "ours" if mine != was else "theirs"
     now, schema = known[1 if side == "ours" else 2]
     by_id = {id: (name, kind) for name, (id, kind) in now.items()}
@@ -106,7 +114,3 @@ def _described(format: Any, state: TableState) -> tuple[dict[str, tuple[int, Any
     schema = format.open(state.pin, state.info.name).schema
     ids = format.fields(state.pin)
     return {f.name: (ids[f.name], f.type) for f in schema}, schema
-
-
-def _differing(a: Mapping[str, Any], b: Mapping[str, Any]) -> tuple[str, ...]:
-    return tuple(n for n in dict.fromkeys([*a, *b]) if a.get(n) != b.get(n))

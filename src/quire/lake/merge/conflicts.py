@@ -59,7 +59,7 @@ class MergeConflict(Escaped):
     ours_op: Op
     theirs_op: Op
     ours_commit: str | None = None
-    """The last commit of that side that changed the table."""
+    """The last commit of that side that touched the row; of a table without a key, or as a whole, that touched it."""
     theirs_commit: str | None = None
     counts: dict[str, int] | None = None
     """Of equal rows in a table without a key: how many there were, and are on each side."""

@@ -15,10 +15,13 @@ from quire.lake.branch.lineage import line_to, vector_of
 from quire.lake.commit import validators
 from quire.lake.merge.changes_since import ChangesSince
 from quire.lake.merge.columns import Columns, columns_of
+from quire.lake.merge.columns_of_both import ColumnsOfBoth
 from quire.lake.merge.conflicts import Op
 from quire.lake.merge.heads import Heads, Tip
-from quire.lake.merge.keyed_rows import merge_keyed, merge_over_several
+from quire.lake.merge.keyed_columns_of_both import merge_in_columns_of_both
+from quire.lake.merge.keyed_rows import KeyedRows, merge_keyed, merge_over_several
 from quire.lake.merge.multiset import merge_multisets
+from quire.lake.merge.row_commits import last_commits
 from quire.lake.merge.several_bases import Ancestry, same
 from quire.lake.merge.tables import TableMerge, dispute, same_pin
 from quire.ledger import Pin, Point, TableInfo, TableState
@@ -194,33 +197,45 @@ class Deciding:
             return made
         key = ours.info.key
         columns, wrong = columns_of(format, base, ours, theirs)
-        several = bool(ancestry.parts) and columns is not None
-        if wrong or several or not (base.info.key == key == theirs.info.key):
+        several = bool(ancestry.parts) and not (
+            columns is None and all(_schema(format, s.pin, name).equals(schemas[1]) for s in ancestry.every_state)
+        )
+        unplaced = isinstance(columns, ColumnsOfBoth) and not key
+        if wrong or several or unplaced or not (base.info.key == key == theirs.info.key):
             made.disputes.append(dispute("schema", states, ("schema", "schema"), wrong))
             return made
-        if not key:
+        if isinstance(columns, Columns | None) and not key:
             return self._multiset(made, format, ancestry, base, ours, theirs, columns)
         made.action = "merge"
         groups = self.options.groups.get(name) or _own_groups(made.info)
         if self.options.by(name) == "row":
-            side = 2 if columns is not None and columns.side == "theirs" else 1
-            groups = [[n for n in schemas[side].names if n not in key]]
-        import pyarrow as pa
-
-        if ancestry.parts and any(isinstance(t, pa.BaseExtensionType) for t in schemas[1].types):
-            made.action = "keep"
-            made.disputes.append(dispute("update-update", states, ("update", "update")))
-        elif ancestry.parts:
+            schema = schemas[1] if columns is None else columns.schema
+            groups = [[n for n in schema.names if n not in key]]
+        if ancestry.parts:
             made.rows = merge_over_several(format, ancestry, ours, theirs, groups, name)
         else:
-            apart = self._keys_apart(made.id, key)
-            found = merge_keyed(format, base, ours, theirs, groups, name, columns, apart=apart)
+            found: KeyedRows | tuple[str, ...]
+            if isinstance(columns, ColumnsOfBoth):
+                found = merge_in_columns_of_both(format, base, ours, theirs, groups, name, columns)
+                made.note = "both changed columns: rows are compared by value, and written where one takes them over"
+            else:
+                apart = self._keys_apart(made.id, key)
+                found = merge_keyed(format, base, ours, theirs, groups, name, columns, apart=apart)
             if isinstance(found, tuple):
                 made.action = "keep"
                 made.disputes.append(dispute("schema", states, ("schema", "schema"), found))
             else:
                 made.rows = found
+        if isinstance(made.rows, KeyedRows):
+            made.rows.keyed.last_commits = (
+                partial(self._last_commits, True, format, ours, key),
+                partial(self._last_commits, False, format, theirs, key),
+            )
         return made
+
+    def _last_commits(self, mine: bool, format: Any, state: TableState, key: Sequence[str], keys: Any) -> list[str]:
+        """For each key the last commit of a side that touched its row."""
+        return last_commits(format, self._done[0 if mine else 1], state, key, keys)
 
     def _multiset(
         self,

@@ -7,9 +7,9 @@ what one side left alone may be deleted by the other; a row that was changed her
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,11 +20,13 @@ from quire.conversion.inputs import source
 from quire.errors import InvalidInput
 from quire.lake.merge.alike import Mask, same
 from quire.lake.merge.conflicts import Kind, MergeConflict, Op, Resolution, Side, sealed
+from quire.store import run_parallel
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from numpy.typing import NDArray
 
+LastCommits = Callable[["pa.Table"], list[str]]
 OURS, THEIRS, MIXED, GONE, OPEN = range(5)
 """What becomes of a row: it is as one side has it, made of both, deleted, or undecided."""
 EITHER, FROM_OURS, FROM_THEIRS, UNDECIDED, GIVEN = range(5)
@@ -57,6 +59,8 @@ class KeyedMerge:
         self, table: str, name: str, triples: Triples, groups: Sequence[Sequence[str]], commits: tuple[str, str]
     ) -> None:
         self.table, self.name, self.triples, self.commits = table, name, triples, commits
+        self.last_commits: tuple[LastCommits, LastCommits] | None = None
+        """Of ours and theirs: for some keys the last commit that touched each; None where the table's is told."""
         self.key = tuple(triples.keys.schema.names)
         self.columns = [n for n in triples.ours.schema.names if n not in self.key]
         self.cells: dict[str, NDArray[np.int8]] = {}
@@ -145,8 +149,8 @@ class KeyedMerge:
             theirs=self._row("theirs", row) if t.in_theirs[row] else None,
             ours_op=mine,
             theirs_op=other,
-            ours_commit=self.commits[0],
-            theirs_commit=self.commits[1],
+            ours_commit=self._by[0][row],
+            theirs_commit=self._by[1][row],
             resolution=self.resolved.get(row),
             merged=self.final_row(row) if row in self.resolved else None,
         )
@@ -168,6 +172,17 @@ class KeyedMerge:
         left = t.ours if t.in_ours[row] else t.theirs
         one = [(n, left.column(n).slice(row, 1), t.base.column(n).slice(row, 1)) for n in self.columns]
         return tuple(n for n, now, then in one if not same(now, then)[0])
+
+    @cached_property
+    def _by(self) -> tuple[Mapping[int, str], Mapping[int, str]]:
+        """The last commit of either side that touched a row in conflict."""
+        rows = [int(row) for row in self.first_open]
+        if self.last_commits is None:
+            mine, its = ([commit] * len(rows) for commit in self.commits)
+        else:
+            keys = self.triples.keys.take(rows)
+            mine, its = run_parallel([partial(ask, keys) for ask in self.last_commits])
+        return dict(zip(rows, mine, strict=True)), dict(zip(rows, its, strict=True))
 
     @cached_property
     def keys(self) -> list[dict[str, Any]]:

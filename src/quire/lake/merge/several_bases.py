@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from quire.filters import Condition, In, every
-from quire.formats.key_sets import common, positions
+from quire.filters import Condition
+from quire.formats.key_sets import common, is_among, positions
 from quire.lake.merge.alike import Mask
 from quire.lake.merge.keyed import GONE, OPEN, OURS, THEIRS, UNDECIDED, KeyedMerge, Triples
 from quire.lake.merge.touched import aligned, nullable, taken, together
@@ -45,6 +45,12 @@ class Ancestry:
         if self.parts:
             return [state for part in self.parts for state in part.states]
         return [] if self.state is None else [self.state]
+
+    @property
+    def every_state(self) -> list[TableState]:
+        """The same, with those that they come from."""
+        below = self.before.every_state if self.before is not None else []
+        return [*(s for part in self.parts for s in part.every_state), *below] if self.parts else self.states
 
 
 NOWHERE = Ancestry(None)
@@ -136,17 +142,17 @@ def _merged(keys: pa.Table, before: BaseRows, one: BaseRows, other: BaseRows) ->
 
 def look_up(format: Any, pin: Pin, keys: pa.Table) -> pa.Table:
     """The rows of a state that have one of the keys, and with keys of several columns maybe others."""
+    import pyarrow as pa
+
     view = format.open(pin)
+    if any(isinstance(kind, pa.BaseExtensionType) for kind in view.schema.types):
+        found: pa.Table = format.whole_rows(pin, keys)  # a scan shows where a blob lies, and not its bytes
+        return found
     parts = [keys.slice(low, AT_ONCE) for low in range(0, keys.num_rows, AT_ONCE)]
     if not parts:
         return view.schema.empty_table()
-    found = run_parallel([partial(_scanned, view, _filter(part)) for part in parts])
-    return together(*found)
+    return together(*run_parallel([partial(_scanned, view, is_among(part)) for part in parts]))
 
 
 def _scanned(view: Any, filter: Condition) -> pa.Table:
     return view.scan(filter=filter).read_all()
-
-
-def _filter(keys: pa.Table) -> Condition:
-    return every([In(n, tuple(keys.column(n).unique().to_pylist())) for n in keys.schema.names])

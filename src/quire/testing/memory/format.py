@@ -15,6 +15,7 @@ from quire.conversion.plain_types import plain_schema
 from quire.conversion.source import Source, finite, selected
 from quire.errors import CorruptRecord, InvalidInput, NotFound, SnapshotExpired, StorageError, Unsupported
 from quire.formats import Foreign, Head, Promotion, Work
+from quire.formats.key_sets import is_among
 from quire.ledger import Pin
 from quire.store import Outcome, Store
 from quire.testing.memory import head as plain
@@ -231,6 +232,9 @@ class MemoryFormat:
 
     def take_away(self, work: Any, key: Sequence[str], keys: pa.Table) -> None:
         take_away(work, key, keys)
+
+    def whole_rows(self, pin: Pin, keys: pa.Table) -> pa.Table:
+        return self.open(pin).scan(filter=is_among(keys)).read_all()
 
     def take_rows(self, work: Any, rows: pa.Table) -> None:
         take_rows(work, rows)

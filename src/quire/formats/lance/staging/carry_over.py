@@ -108,6 +108,12 @@ def take_away(work: LanceWork, key: Sequence[str], keys: pa.Table) -> None:
     work.draft.take_away(addresses)
 
 
+def whole_rows(handle: LanceDataset, keys: pa.Table) -> pa.Table:
+    """The rows of a version with these keys, blobs as bytes that can be written again."""
+    addresses, _, _ = find_rows.where_key(handle, keys.schema.names, keys)
+    return _columns(handle, dict(by_fragment(addresses)), None)
+
+
 def take_rows(work: LanceWork, rows: pa.Table) -> None:
     """Remove one equal row of the base for each of these."""
     if rows.num_rows:
@@ -150,14 +156,16 @@ def _is_back(before: LanceDataset, old: LanceFragment, after: LanceDataset, new:
     return bool(len(np.setdiff1d(deleted(before, old), deleted(after, new), assume_unique=True)))
 
 
-def _columns(handle: LanceDataset, rows: dict[int, Marks], names: Sequence[str]) -> pa.Table:
+def _columns(handle: LanceDataset, rows: dict[int, Marks], names: Sequence[str] | None) -> pa.Table:
+    """Rows by their places; whole ones, with the bytes of blobs, where no names are given."""
     import pyarrow as pa
 
-    schema = pa.schema([handle.schema.field(name) for name in names])
+    schema = handle.schema if names is None else pa.schema([handle.schema.field(name) for name in names])
+    chosen = None if names is None else list(names)
     batches = [
         batch
         for number, marks in rows.items()
-        for batch in rows_at(handle, _fragment(handle, number), np.asarray(marks, np.uint32), list(names))
+        for batch in rows_at(handle, _fragment(handle, number), np.asarray(marks, np.uint32), chosen)
     ]
     return pa.Table.from_batches(batches, schema)
 
