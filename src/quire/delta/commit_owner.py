@@ -15,6 +15,7 @@ from quire.errors import CommitUnknown, Conflict, InvalidInput, Unsupported
 from quire.formats import Owned, OwnedCommit, Promotion
 from quire.lake.commit.table_change import Edit
 from quire.lake.commit.transaction import Transaction
+from quire.lake.handles import newest_seen, state_of
 from quire.lake.lake import Lake
 from quire.lake.names import no_table
 from quire.ledger import TableState
@@ -71,7 +72,8 @@ class OwnedTable:
         lake = self._lake
         tx = lake.transaction(message or f"version {version} of {self.name}", token=token, fresh=True)
         try:
-            now = self._entry(tx.at.by_name(self.name), tx.at.names())
+            seen = state_of(tx)
+            now = self._entry(seen.by_name(self.name), seen.names())
             newest = self._format().newest(now.pin)
             if not isinstance(version, int) or version > newest + 1 or version < 1:
                 raise InvalidInput(
@@ -114,7 +116,8 @@ class OwnedTable:
         """
         tx = self._lake.transaction(message or f"version {version} of {self.name}", fresh=True)
         try:
-            now = self._entry(tx.at.by_name(self.name), tx.at.names())
+            seen = state_of(tx)
+            now = self._entry(seen.by_name(self.name), seen.names())
             if self._format().is_ratified(now.pin, file):
                 tx.discard()
                 return self._format().ratified(now.pin, version)
@@ -142,7 +145,8 @@ class OwnedTable:
 
         A table can be written so once in a transaction. The same file again changes nothing.
         """
-        now = self._entry(tx.at.by_name(self.name), tx.at.names())
+        seen = state_of(tx)
+        now = self._entry(seen.by_name(self.name), seen.names())
         before = tx.edits.get(now.info.id)
         if before is not None and before.changed:
             if before.client_file == file:
@@ -190,7 +194,7 @@ class OwnedTable:
     # -- the state --------------------------------------------------------------------------------------------
 
     def _now(self) -> TableState:
-        now = self._lake._live.refresh()
+        now = newest_seen(self._lake)
         return self._entry(now.by_name(self.name), now.names())
 
     def _entry(self, found: TableState | None, names: Mapping[str, str]) -> TableState:

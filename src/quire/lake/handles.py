@@ -12,7 +12,7 @@ from quire.errors import TagNotFound
 from quire.lake.names import parse_time
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from datetime import datetime
 
     from quire.formats import View
@@ -77,6 +77,21 @@ def state_of(at: Snapshot | Transaction) -> State:
     if isinstance(at, Snapshot):
         return at._state
     return at.at if at._gate is None else at._gate.narrowed(at)
+
+
+def is_governed(lake: Lake) -> bool:
+    """Whether a policy holds for whoever holds the handle: then it gives rows, and no files."""
+    return lake._core.guard is not None and lake._core.guard.active()
+
+
+def newest_seen(lake: Lake) -> State:
+    """The newest state, with the tables that whoever holds the handle may see."""
+    return lake._core.narrow(lake._live.refresh())
+
+
+def names_seen(tx: Transaction) -> Mapping[str, str]:
+    """The tables of a transaction by name, and their ids: those that whoever holds it may see."""
+    return tx._names if tx._gate is None else tx._gate.names_seen(tx, tx._names)
 
 
 def columns_seen(at: Snapshot | Transaction) -> Callable[[str, str], bool] | None:

@@ -9,6 +9,7 @@ import lance_namespace as spec
 
 from quire.errors import InvalidInput, KeyConflict, TableExists, TableNotFound
 from quire.lake import Snapshot
+from quire.lake.handles import is_governed
 from quire.lake.names import no_table
 from quire.lake.upkeep.cleanup.declared import DECLARED, DIRECTORY
 from quire.lance import directory, identifiers
@@ -19,6 +20,7 @@ from quire.lance.identifiers import SEPARATOR, Parts
 from quire.lance.operations import AUTHOR, MESSAGE, Operations, check_branch, context
 from quire.lance.schemas import json_schema
 from quire.lance.versions import declaration, expected_version
+from quire.ledger import TableState
 
 
 class CatalogOperations(Operations):
@@ -141,6 +143,8 @@ class CatalogOperations(Operations):
             table = self._table(request)
         except TableNotFound:
             return self._describe_declared(request, name)
+        if is_governed(self.lake) and request.load_detailed_metadata:
+            return self._describe_rows(table)
         location = table.pin.location
         parts = identifiers.parts(name)
         properties = {"quire.key": ",".join(table.info.key)} if table.info.key else {}
@@ -164,6 +168,20 @@ class CatalogOperations(Operations):
             view = self.lake._core.format(table.pin.format).open(table.pin, name)
             answer.version = wanted
             answer.var_schema = json_schema(view.schema)
+        return answer
+
+    def _describe_rows(self, table: TableState) -> spec.DescribeTableResponse:
+        """A table for clients that ask for rows, where a policy keeps its files from them."""
+        name = table.info.name
+        view = self.lake._core.format(table.pin.format).open(table.pin, name)
+        parts = identifiers.parts(name)
+        answer = spec.DescribeTableResponse(
+            table=parts[-1],
+            namespace=list(parts[:-1]),
+            version=table.pin.counter,
+            metadata={"quire.commit": table.commit.commit, "quire.version": str(table.pin.counter)},
+        )
+        answer.var_schema = json_schema(view.schema)
         return answer
 
     def _describe_declared(self, request: spec.DescribeTableRequest, name: str) -> spec.DescribeTableResponse:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from quire.errors import Conflict, InvalidInput, KeyConflict, NotFound, TableExists
 from quire.lake.branch import client_versions
+from quire.lake.handles import names_seen
 from quire.lake.names import no_table
 from quire.lake.upkeep.cleanup.declared import DECLARED
 from quire.lance import directory
@@ -116,7 +117,7 @@ class _Commit:
 
     def _known(self) -> dict[str, DeclareTable]:
         """Tables that are declared, where any of those that are asked for is no table of the lake."""
-        names = self._lake._live.state.names()
+        names = self._lake._core.narrow(self._lake._live.state).names()
         if all(isinstance(o, CreateVersion | DropTable) and o.name in names for o in self._operations):
             return {}
         found = Directory.of(self._lake.snapshot()).declared
@@ -124,7 +125,8 @@ class _Commit:
 
     def _read(self, stored: Mapping[str, DeclareTable]) -> None:
         """Read what clients have staged."""
-        tables, core = self._lake._live.state, self._lake._core
+        core = self._lake._core
+        tables = core.narrow(self._lake._live.state)
         for operation in self._operations:
             if not isinstance(operation, CreateVersion):
                 continue
@@ -155,7 +157,7 @@ class _Commit:
             elif operation.expected is not None:
                 self._check_expected(tx, operation.name, operation.expected)
         for name, staged in self._staged.items():
-            if name in tx._names:
+            if name in names_seen(tx):
                 self._locations[name] = staged[0].location
                 self._namespace._write(tx, name, staged)
             else:
@@ -172,17 +174,17 @@ class _Commit:
         self._properties[operation.name] = dict(operation.properties)
 
     def _drop(self, tx: Transaction, operation: DropTable, stored: Mapping[str, DeclareTable]) -> None:
-        if operation.name in tx._names:
+        if operation.name in names_seen(tx):
             if operation.expected is not None:
                 self._check_expected(tx, operation.name, operation.expected)
-            found = tx.at.tables[tx._names[operation.name]]
+            found = tx.at.tables[names_seen(tx)[operation.name]]
             self._locations[operation.name] = found.pin.location
             tx.drop_table(operation.name)
         elif operation.name in stored:
             self._locations[operation.name] = self._lake._core.format("lance").location(stored[operation.name].id)
             directory.remove(tx, DECLARED, operation.name)
         else:
-            raise no_table(operation.name, tx._names)
+            raise no_table(operation.name, names_seen(tx))
 
     def _create(self, tx: Transaction, declared: DeclareTable, staged: Sequence[StagedVersion]) -> None:
         info = TableInfo(id=declared.id, name=declared.name, key=key_columns(declared.properties))

@@ -10,9 +10,10 @@ from urllib.parse import unquote, urlsplit
 
 import lance_namespace as spec
 
-from quire.errors import InvalidInput
+from quire.errors import InvalidInput, Unsupported
 from quire.lake.branch import client_versions
 from quire.lake.branch.client_versions import follow, managed, newest
+from quire.lake.handles import is_governed
 from quire.lake.lake import Lake
 from quire.lance import identifiers
 
@@ -52,14 +53,22 @@ class Operations:
 
     def _follow(self, table: TableState) -> int:
         """The number under which clients find the newest version of a table, once they can find it."""
-        return follow(self.lake, table)
+        return table.pin.counter if is_governed(self.lake) else follow(self.lake, table)
 
     def _has(self, table: TableState, number: int) -> bool:
         """Whether clients find a version of a table under a number."""
+        if is_governed(self.lake):
+            return number == table.pin.counter
         return self._managed(table).plain_version(table.pin.location, number) is not None
 
     def _commit_at(self, table: TableState, number: int) -> str:
         """The commit that a version of a table shows."""
+        if is_governed(self.lake):
+            raise Unsupported(
+                "Older versions are not read by their numbers where a policy holds.",
+                next="Read the commit: /at/COMMIT shows all tables as they were.",
+                table=table.info.name,
+            )
         return client_versions.commit_at(self.lake, table, number)
 
     def _write(self, tx: Transaction, name: str, staged: Sequence[StagedVersion]) -> None:
@@ -87,6 +96,8 @@ class Operations:
         return self.lake._core.store.reach.address(location)
 
     def _options(self) -> dict[str, str] | None:
+        if is_governed(self.lake):
+            return None
         given = self.lake._core.store.options if self.client_options is None else self.client_options()
         return dict(given) or None
 

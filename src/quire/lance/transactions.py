@@ -18,6 +18,7 @@ import lance_namespace as spec
 from quire.errors import Conflict, InvalidInput, TableExists, TransactionClosed, Unsupported
 from quire.lake import Lake, Transaction
 from quire.lake.branch import client_versions
+from quire.lake.handles import names_seen
 from quire.lake.names import no_table
 from quire.lake.upkeep.cleanup.declared import DECLARED, DIRECTORY
 from quire.lance import directory, identifiers
@@ -102,7 +103,7 @@ class TransactionNamespace(
 
     def written(self) -> set[str]:
         """The tables that clients have written versions of."""
-        names = {id: name for name, id in self.tx._names.items()}
+        names = {id: name for name, id in names_seen(self.tx).items()}
         return {names[id] for id, chain in self._chains.items() if chain.staged and id in names}
 
     # -- versions ---------------------------------------------------------------------------------------------
@@ -112,7 +113,7 @@ class TransactionNamespace(
         self._check_open()
         check_branch(request)
         name = identifiers.table(request.id)
-        if name not in self.tx._names:
+        if name not in names_seen(self.tx):
             self._declared(name)
             return spec.ListTableVersionsResponse(versions=[])
         return spec.ListTableVersionsResponse(versions=[self._told(name, self._chain(name).number)])
@@ -185,7 +186,7 @@ class TransactionNamespace(
     def _make(self, name: str, chain: Chain, every: Sequence[StagedVersion]) -> None:
         """A table that the transaction makes, anew with each version."""
         assert chain.declared is not None
-        if name in self.tx._names:
+        if name in names_seen(self.tx):
             self.tx.drop_table(name)
         info = TableInfo(id=chain.declared, name=name, key=key_columns(chain.properties))
         client_versions.create(self.tx, self.lake, info, every)
@@ -222,7 +223,7 @@ class TransactionNamespace(
 
     def _chain(self, name: str) -> Chain:
         """What clients have written to a table, or may write next."""
-        id = self.tx._names.get(name)
+        id = names_seen(self.tx).get(name)
         if id is None:
             return self._declared(name)
         chain = self._chains.get(id)
@@ -241,7 +242,7 @@ class TransactionNamespace(
         if chain is None:
             found = Directory.of(self.tx).declared.get(name)
             if found is None:
-                raise no_table(name, [n for n in self.tx._names if n != DIRECTORY])
+                raise no_table(name, [n for n in names_seen(self.tx) if n != DIRECTORY])
             raise spec.InvalidTableStateError(
                 f"Table {name!r} was declared outside of this transaction, and has no version. "
                 "Write its first version there."
@@ -252,19 +253,19 @@ class TransactionNamespace(
         return (chain.first if chain.declared is None else chain.first + 1) <= number <= chain.number
 
     def _base(self, name: str) -> TableState:
-        return self.tx.at.tables[self.tx._names[name]]
+        return self.tx.at.tables[names_seen(self.tx)[name]]
 
     def _location(self, name: str) -> str:
-        id = self.tx._names.get(name)
+        id = names_seen(self.tx).get(name)
         if id is not None and id in self.tx.at.tables:
             return self.tx.at.tables[id].pin.location
         return self.lake._core.format("lance").location(id or str(self._declared(name).declared))
 
     def _newest(self, name: str) -> TableState:
         self._check_open()
-        id = self.tx._names.get(name)
+        id = names_seen(self.tx).get(name)
         if id is None:
-            raise no_table(name, [n for n in self.tx._names if n != DIRECTORY])
+            raise no_table(name, [n for n in names_seen(self.tx) if n != DIRECTORY])
         edit = self.tx.edits.get(id)
         if id in self.tx.at.tables:
             found = self.tx.at.tables[id]
@@ -293,7 +294,7 @@ class TransactionNamespace(
     def describe_table(self, request: spec.DescribeTableRequest) -> spec.DescribeTableResponse:
         name = identifiers.table(request.id)
         chain = self._chains.get(name)
-        if chain is None or name in self.tx._names:
+        if chain is None or name in names_seen(self.tx):
             found: spec.DescribeTableResponse = super().describe_table(request)
             return found
         uri = self._uri(self._location(name))
@@ -318,7 +319,7 @@ class TransactionNamespace(
         wanted = declaration(request)
         self._check_there(identifiers.parts(wanted.name)[:-1], self._namespaces())
         key_columns(wanted.properties)
-        taken = wanted.name in self.tx._names or wanted.name in self._chains
+        taken = wanted.name in names_seen(self.tx) or wanted.name in self._chains
         if taken or wanted.name in Directory.of(self.tx).declared:
             raise TableExists(f"Table {wanted.name!r} exists, or is declared.", next="Use it.", table=wanted.name)
         chain = self._chains[wanted.name] = Chain(0, declared=new_id(), properties=dict(wanted.properties))
@@ -334,8 +335,8 @@ class TransactionNamespace(
         self._check_open()
         name = identifiers.table(request.id)
         location = self._uri(self._location(name))
-        if name in self.tx._names:
-            id = self.tx._names[name]
+        if name in names_seen(self.tx):
+            id = names_seen(self.tx)[name]
             self.tx.drop_table(name)
             self._chains.pop(id, None)
         else:
@@ -383,14 +384,14 @@ class TransactionNamespace(
 
     def _for_rows(self, name: str) -> Any:
         """A table that rows may be sent to: one to which no client has written a version here."""
-        chain = self._chains.get(self.tx._names.get(name, name))
+        chain = self._chains.get(names_seen(self.tx).get(name, name))
         if chain is not None and (chain.staged or chain.declared is not None):
             raise spec.InvalidInputError(
                 f"A client has written versions of table {name!r} in this transaction, so rows cannot be sent to it. "
                 "Write all of it in one way."
             )
         found = self.tx[name]
-        self._chains.pop(self.tx._names[name], None)
+        self._chains.pop(names_seen(self.tx)[name], None)
         return found
 
     def _seen(self, request: Any) -> Any:

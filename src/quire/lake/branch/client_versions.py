@@ -98,9 +98,10 @@ def _read_only(lake: Lake, table: TableState) -> int:
 
 def newest(lake: Lake, name: str) -> TableState:
     """A table at the newest commit."""
-    state = lake._live.refresh()
+    state = lake._core.narrow(lake._live.refresh())
     table = state.by_name(name)
     if table is None:
+        lake._core.missed([name])
         raise no_table(name, state.names())
     return table
 
