@@ -91,13 +91,21 @@ def _draw(kind: int, block: int) -> np.random.Generator:
     return np.random.default_rng([SEED, kind, block])
 
 
-def _keys(letter: str, digits: int, numbers: Any) -> pa.Array:
+def keys(letter: str, digits: int, numbers: Any) -> pa.Array:
+    """Keys of things by their numbers."""
     padded = np.char.zfill(numbers.astype(np.str_), digits)
     return pa.array(np.char.add(letter, padded))
 
 
-def _days(random: np.random.Generator, count: int) -> pa.Array:
+def days(random: np.random.Generator, count: int) -> pa.Array:
+    """Days that were drawn."""
     return pa.array(FIRST_DAY + random.integers(0, 15_000, count, dtype=np.int32), pa.int32()).cast(pa.date32())
+
+
+def skewed(random: np.random.Generator, count: int, among: int) -> Any:
+    """Numbers of which few are drawn very often. They are spread over all, so a key tells no degree."""
+    drawn = (among * random.random(count) ** HUBS).astype(np.int64)
+    return (drawn * 7_919 + 13) % among
 
 
 def _people(size: Size) -> Iterator[pa.Table]:
@@ -105,9 +113,9 @@ def _people(size: Size) -> Iterator[pa.Table]:
         random, count = _draw(0, low), high - low
         yield pa.table(
             {
-                "name": _keys("p", 7, np.arange(low, high)),
+                "name": keys("p", 7, np.arange(low, high)),
                 "age": pa.array(random.integers(18, 90, count, dtype=np.int32)),
-                "joined": _days(random, count),
+                "joined": days(random, count),
             }
         )
 
@@ -115,7 +123,7 @@ def _people(size: Size) -> Iterator[pa.Table]:
 def _cities(size: Size) -> pa.Table:
     random = _draw(1, 0)
     sizes = pa.array(random.integers(1_000, 10_000_000, size.cities))
-    return pa.table({"name": _keys("c", 5, np.arange(size.cities)), "size": sizes})
+    return pa.table({"name": keys("c", 5, np.arange(size.cities)), "size": sizes})
 
 
 def _knows(size: Size) -> Iterator[pa.Table]:
@@ -124,18 +132,16 @@ def _knows(size: Size) -> Iterator[pa.Table]:
         random = _draw(2, low)
         people = np.arange(low, high)
         source = np.repeat(people, size.friends + (people % SOCIABLE == 0))
-        target = (size.people * random.random(len(source)) ** HUBS).astype(np.int64)
-        # The best known are spread over all numbers, so that a key says nothing about a degree.
-        target = (target * 7_919 + 13) % size.people
+        target = skewed(random, len(source), size.people)
         pairs = np.unique(source * size.people + target)
         source, target = pairs // size.people, pairs % size.people
         other = source != target
         source, target = source[other], target[other]
         yield pa.table(
             {
-                "from": _keys("p", 7, source),
-                "to": _keys("p", 7, target),
-                "since": _days(random, len(source)),
+                "from": keys("p", 7, source),
+                "to": keys("p", 7, target),
+                "since": days(random, len(source)),
                 "weight": pa.array(random.random(len(source))),
             }
         )
@@ -147,8 +153,8 @@ def _lives_in(size: Size) -> Iterator[pa.Table]:
         cities = (size.cities * random.random(high - low) ** 2).astype(np.int64)
         yield pa.table(
             {
-                "from": _keys("p", 7, np.arange(low, high)),
-                "to": _keys("c", 5, cities),
-                "since": _days(random, high - low),
+                "from": keys("p", 7, np.arange(low, high)),
+                "to": keys("c", 5, cities),
+                "since": days(random, high - low),
             }
         )

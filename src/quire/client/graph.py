@@ -234,6 +234,9 @@ class RemoteGraph(Graph):
         timeout: float | None = None,
         memory: int | None = None,
         max_rows: int | None = None,
+        exact: bool = False,
+        nprobes: int | None = None,
+        refine: int | None = None,
         **values: Any,
     ) -> Rows:
         """The rows of a read: its text, the path of a file, or the name of a stored query. They stream."""
@@ -241,6 +244,7 @@ class RemoteGraph(Graph):
         snapshot = self._at(at)
         asked = self._asked(query, which, snapshot, {**dict(params or {}), **values})
         asked |= {"timeout": timeout, "memory": memory, "max_rows": max_rows}
+        asked |= {"exact": exact, "nprobes": nprobes, "refine": refine}
         return Rows(self.lake.server.rows("POST", "query", body=to_json(asked), query=snapshot.at))
 
     def _invoke(self, query: str) -> None:
@@ -261,6 +265,9 @@ class RemoteGraph(Graph):
         analyze: bool = False,
         engine: Any = "local",
         params: Mapping[str, Any] | None = None,
+        exact: bool = False,
+        nprobes: int | None = None,
+        refine: int | None = None,
         **values: Any,
     ) -> Explained:
         """How the server answers a read; with `analyze` it is run and counted."""
@@ -269,6 +276,7 @@ class RemoteGraph(Graph):
         refuse_engine(engine)
         snapshot = self._at(at)
         asked = {**self._asked(query, which, snapshot, {**dict(params or {}), **values}), "analyze": analyze}
+        asked |= {"exact": exact, "nprobes": nprobes, "refine": refine}
         told = self.lake.server.ask("POST", "explain", body=to_json(asked), query=snapshot.at)
         lists = ("columns", "indexes")
         scans = tuple(Scanned(**{**one, **{n: tuple(one[n]) for n in lists}}) for one in told["scans"])

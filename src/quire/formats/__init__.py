@@ -40,7 +40,7 @@ from quire.formats.protocol.table_format import (
     TableFormat,
 )
 from quire.formats.protocol.upkeep import Compacted, Spread, Upkeep, UpkeepStatements
-from quire.formats.protocol.view import ROW_ID, Addressed, Cell, Indexed, Search, View
+from quire.formats.protocol.view import ROW_ID, Addressed, Cell, Indexed, Search, TextIndex, View
 from quire.formats.protocol.work import (
     ColumnStatements,
     IndexSpec,
@@ -105,6 +105,7 @@ __all__ = [
     "StagedVersion",
     "TableFormat",
     "TaskTable",
+    "TextIndex",
     "Upkeep",
     "UpkeepStatements",
     "View",

@@ -25,6 +25,7 @@ from quire.graph.catalog import VALIDATOR, Catalog
 from quire.graph.embed.fill import Vectors, asked_with
 from quire.graph.language import ast, bind, check, lint, parse, plan
 from quire.graph.names import nearest
+from quire.graph.query.search.settings import Settings
 from quire.graph.reading.blobs import Blob, open_blob
 from quire.graph.reading.export import chosen, frames, to_networkx, write_ndjson
 from quire.graph.reading.find import Find, find
@@ -238,6 +239,9 @@ class Graph(Escaped, PublicNames):
         timeout: float | None = None,
         memory: int | None = None,
         max_rows: int | None = None,
+        exact: bool = False,
+        nprobes: int | None = None,
+        refine: int | None = None,
         **values: Any,
     ) -> Rows:
         """The rows of a read: its text, the path of a file, or the name of a stored query.
@@ -249,7 +253,13 @@ class Graph(Escaped, PublicNames):
 
         `timeout` in seconds, `memory` in bytes and `max_rows` end the query with `LimitExceeded`, and Ctrl-C ends it;
         without them it may take half of the memory, and more on disk. On Spark its own settings bound a query.
+
+        The best rows of a search come from indexes where there are some. With one of vectors the answer is approximate,
+        and so are ranks that are fused; `approximate` of the rows says so. `nprobes` is how many partitions of such an
+        index are searched, `refine` how many times as many rows as needed are ranked by their whole vectors, and
+        `exact=True` looks at every vector.
         """
+        settings = Settings.of(exact, nprobes, refine)
         snapshot = self._at(at)
         checked = self._read_query(query, which, snapshot)
         given = bind(checked, {**dict(params or {}), **values})
@@ -265,7 +275,7 @@ class Graph(Escaped, PublicNames):
             rows: Rows = spark.run(session, checked, snapshot, given, embed=embed)
             return rows
         with asked(timeout=timeout, memory=memory, max_rows=max_rows):
-            return reading.run(checked, snapshot, given, embed=embed)
+            return reading.run(checked, snapshot, given, embed=embed, settings=settings)
 
     def explain(
         self,
@@ -277,11 +287,15 @@ class Graph(Escaped, PublicNames):
         analyze: bool = False,
         engine: Any = "local",
         params: Mapping[str, Any] | None = None,
+        exact: bool = False,
+        nprobes: int | None = None,
+        refine: int | None = None,
         **values: Any,
     ) -> Explained:
         """How a read would be answered: plan, what is pushed into scans, SQL; with `analyze` it is run and counted.
 
-        The SQL is that of the `engine`, which is chosen as in `query`.
+        The SQL is that of the `engine`, which is chosen as in `query`, as is how vectors are searched. `ranking` says
+        what found the best rows of a search, and whether the answer is exact or approximate.
         """
         snapshot = self._at(at)
         checked = self._read_query(query, which, snapshot)
@@ -292,7 +306,7 @@ class Graph(Escaped, PublicNames):
             spark = engines.provided(session, "graph_query.run")
             told: Explained = spark.explain(session, checked, snapshot, given, **how)
             return told
-        return reading.explain(checked, snapshot, given, **how)
+        return reading.explain(checked, snapshot, given, settings=Settings.of(exact, nprobes, refine), **how)
 
     def lint(self, queries: Text, at: Snapshot | None = None) -> list[Finding]:
         """Everything wrong or doubtful about the queries of a text, without running them."""

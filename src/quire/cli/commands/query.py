@@ -40,6 +40,12 @@ Explain = Annotated[
 ]
 Analyze = Annotated[bool, typer.Option("--analyze", help="Explain it, run it, and show what it read and requested.")]
 
+Exact = Annotated[bool, typer.Option("--exact", help="Look at every vector instead of asking an index.")]
+Probes = Annotated[int | None, typer.Option("--nprobes", metavar="N", help="Partitions of a vector index to search.")]
+Refine = Annotated[
+    int | None, typer.Option("--refine", metavar="N", help="Rank so many times more rows by their whole vectors.")
+]
+
 
 @command("query", at=True, rows=True)
 def query(
@@ -58,6 +64,9 @@ def query(
     timeout: Timeout = None,
     memory: Memory = None,
     max_rows: MaxRows = None,
+    exact: Exact = False,
+    nprobes: Probes = None,
+    refine: Refine = None,
 ) -> None:
     """Query the graph, at one commit. On a terminal the first 200 rows are shown."""
     given = text_file_or_stored(query, "query")
@@ -72,6 +81,7 @@ def query(
     bound = parameters(param, params, checked.parameters)
     with running(engine, master, lambda: size_of(checked, snap)) as chosen:
         how: dict[str, Any] = {"at": snap, "params": bound, "engine": chosen}
+        how |= {"exact": exact, "nprobes": nprobes, "refine": refine}
         if explained:
             _explain(session, graph.explain(given, name, analyze=analyze, **how), snap.commit)
         else:

@@ -10,11 +10,12 @@ import numpy as np
 
 from quire.errors import ColumnNotFound, InvalidInput
 from quire.filters import Condition
-from quire.formats import Cell, Parts, Place, Search, View
+from quire.formats import Cell, Parts, Place, Search, TextIndex, View
 from quire.formats.blob_cell import in_memory, no_row
 from quire.formats.lance import blobs, filter_sql, filtered_scan
 from quire.formats.lance.indexes.build import describe
 from quire.formats.lance.inspect.fragment_diff import apart, parts_of
+from quire.formats.lance.inspect.text_index import text_index
 from quire.formats.lance.lookups import candidates
 from quire.formats.lance.metering import scanned, streamed
 from quire.formats.lance.session import LanceSession, described
@@ -119,6 +120,8 @@ class LanceView:
             ):
                 if value is not None:
                     nearest[name] = value
+            if search.exact:
+                nearest["use_index"] = False
             options["nearest"] = nearest
             options["limit"] = None
             options["columns"] = _with(columns, "_distance")
@@ -200,6 +203,9 @@ class LanceView:
     def index_details(self, column: str, kind: str) -> list[dict[str, Any]]:
         found = [d for d in described(self.handle) if list(d.field_names) == [column]]
         return [dict(d.details or {}) for d in found if str(d.index_type).upper().startswith(kind)]
+
+    def text_index(self, column: str) -> TextIndex | None:
+        return text_index(self.handle, column)
 
     def config(self) -> dict[str, str]:
         return dict(self.handle.config())

@@ -24,6 +24,20 @@ class Search:
     metric: str | None = None
     nprobes: int | None = None
     refine: int | None = None
+    exact: bool = False
+    """Look at every vector, also where there is an index."""
+
+
+@dataclass(frozen=True)
+class TextIndex:
+    """What a text index scores by: counts of its own, which deleted and later rows are not taken out of or into."""
+
+    documents: int
+    """Texts that it counts, of which some may be gone."""
+    fragments: frozenset[int]
+    """Those that it covers. Rows of others are found too."""
+    options: dict[str, Any]
+    """How it makes tokens."""
 
 
 class Cell(Protocol):
@@ -91,6 +105,10 @@ class Indexed(Protocol):
 
     def index_details(self, column: str, kind: str) -> list[dict[str, Any]]:
         """How the indexes of a column were built whose kind begins so."""
+        ...
+
+    def text_index(self, column: str) -> TextIndex | None:
+        """The text index of a column, if there is one and it is in one piece."""
         ...
 
 

@@ -14,24 +14,37 @@ from quire.graph.language import plan
 if TYPE_CHECKING:
     from quire.graph.query.explain_report import Explained
     from quire.graph.query.search.search import Embed
+    from quire.graph.query.search.settings import Settings
     from quire.lake.read.snapshot import Snapshot
     from quire.lake.read.table import Rows
 
 
 def run(
-    query: plan.Query, snapshot: Snapshot, params: Mapping[str, Any], *, embed: Embed | None = None, reduce: bool = True
+    query: plan.Query,
+    snapshot: Snapshot,
+    params: Mapping[str, Any],
+    *,
+    embed: Embed | None = None,
+    reduce: bool = True,
+    settings: Settings | None = None,
 ) -> Rows:
     """The rows of a read at a snapshot, as Arrow that streams. `params` are values that fit, as `bind` gives them.
 
-    `embed` makes vectors of text for `nearest`. `reduce=False` leaves out the pass that narrows scans by ids found
-    before; it changes what is read and never the answer.
+    `embed` makes vectors of text for `nearest`. `reduce=False` leaves out the passes that read less: by ids found
+    before, and by what indexes rank first. `settings` say how vectors are searched.
     """
     from quire.graph.query.duckdb_run import execute
     from quire.graph.query.implied_nodes import imply
     from quire.graph.query.prepare import prepare
+    from quire.graph.query.search.ranked_run import ranked
     from quire.lake.read.sql_limits import Watch
+    from quire.lake.read.table import Rows
 
     watch = Watch()
+    if reduce:
+        best = ranked(query, snapshot, params, embed, settings, watch)
+        if best is not None:
+            return Rows(best.rows.to_reader(), approximate=best.approximate)
     with watch.reading():
         prepared = prepare(query, snapshot, params, embed)
         imply(prepared)
@@ -50,11 +63,12 @@ def explain(
     embed: Embed | None = None,
     analyze: bool = False,
     reduce: bool = True,
+    settings: Settings | None = None,
 ) -> Explained:
     """How a read is run: plan, pushdowns, index use and SQL; with `analyze` also what it read and requested."""
     from quire.graph.query.explain_report import explain as explained
 
-    return explained(query, snapshot, params, embed=embed, analyze=analyze, reduce=reduce)
+    return explained(query, snapshot, params, embed=embed, analyze=analyze, reduce=reduce, settings=settings)
 
 
 def size_of(query: plan.Query, snapshot: Snapshot) -> int:

@@ -5,11 +5,12 @@ DuckDB takes milliseconds to plan and start a statement, more than an index take
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from quire.graph.language import plan
 from quire.graph.query.implied_nodes import known_ids, named_ids
+from quire.graph.query.search import ranks as ranking
 from quire.graph.query.sql.duckdb import whole
 from quire.graph.query.sql.walks import is_single
 
@@ -29,19 +30,125 @@ def joined(prepared: Prepared) -> list[tuple[bool, list[pa.Array]]] | None:
     """Of every output whether it is a whole entity, and its columns; None where SQL has to find them."""
     if not _is_plain(prepared):
         return None
+    if not all(_filtered(prepared, c) for c in prepared.read.block.conditions if isinstance(c, plan.Matches)):
+        return None
     rows = _Loops(prepared).rows()
     if rows is None:
         return None
     names, found = rows
-    found = found if prepared.limit is None else found[: prepared.limit]
-    terms = [output.expression for output in prepared.read.outputs]
-    return [(isinstance(term, plan.Whole), _values(prepared, term, names, found)) for term in terms]
+    ranks: dict[int, ranking.Numbers] = {}
+    for number, one in enumerate(_ranks(prepared)):
+        numbers = _numbers(prepared, one, names, found)
+        if numbers is None:
+            return None
+        ranks[number] = numbers
+    order: Sequence[int] = range(len(found))
+    if prepared.read.order:
+        order = _ordered(prepared, names, found, ranks)
+    first = prepared.offset or 0
+    order = order[first:] if prepared.limit is None else order[first : first + prepared.limit]
+    terms, numbered = [output.expression for output in prepared.read.outputs], _ranks(prepared)
+    chosen = [found[n] for n in order]
+    columns: list[tuple[bool, list[pa.Array]]] = []
+    for term in terms:
+        if isinstance(term, RANKS):
+            columns.append((False, [_array(ranks[numbered.index(term)], order)]))
+        else:
+            columns.append((isinstance(term, plan.Whole), _values(prepared, term, names, chosen)))
+    return columns
+
+
+def _array(numbers: ranking.Numbers, order: Sequence[int]) -> pa.Array:
+    import pyarrow as pa
+
+    return pa.array([numbers[n] for n in order], pa.float64())
+
+
+RANKS = (plan.Nearest, plan.Bm25, plan.Rrf)
+
+
+def _ranks(prepared: Prepared) -> list[plan.Nearest | plan.Bm25 | plan.Rrf]:
+    """What the outputs and the order rank by, each once."""
+    found: list[plan.Nearest | plan.Bm25 | plan.Rrf] = []
+    for term in (*(o.expression for o in prepared.read.outputs), *(o.expression for o in prepared.read.order)):
+        if isinstance(term, RANKS) and term not in found:
+            found.append(term)
+    return found
+
+
+def _numbers(prepared: Prepared, term: Any, names: list[str], found: Bound) -> ranking.Numbers | None:
+    """The distance, score or rank of every row of the answer; None where the SQL has to compute them."""
+    if isinstance(term, plan.Rrf):
+        arms = [_numbers(prepared, arm, names, found) for arm in (term.first, term.second)]
+        if arms[0] is None or arms[1] is None or term.first.field.variable != term.second.field.variable:
+            return None
+        at = names.index(term.first.field.variable)
+        return ranking.shares(term, prepared, [arms[0], arms[1]], [values[at] for values in found])
+    variable = term.field.variable
+    rows = prepared.sources[variable].rows
+    if rows is None or variable in prepared.layout.implied or prepared.layout.place(variable).entity.kind == "edge":
+        return None
+    kind = ranking.distances if isinstance(term, plan.Nearest) else ranking.bm25
+    numbers = kind(prepared, term, rows)
+    if numbers is None:
+        return None
+    by_id, at = dict(zip(rows.column(0).to_pylist(), numbers, strict=True)), names.index(variable)
+    return [by_id[values[at]] for values in found]
+
+
+def _ordered(prepared: Prepared, names: list[str], found: Bound, ranks: dict[int, ranking.Numbers]) -> Sequence[int]:
+    """The rows of the answer in their order, best first. What has no distance has no place in an order of it."""
+    [order] = prepared.read.order
+    term = order.expression
+    if isinstance(term, plan.Output):
+        term = prepared.read.outputs[term.index].expression
+    assert isinstance(term, RANKS)
+    numbers = ranks[_ranks(prepared).index(term)]
+    ids = [_ids(prepared, tie, names, found) for tie in prepared.read.ties]
+    sign = -1.0 if order.descending else 1.0
+    placed = [n for n, number in enumerate(numbers) if number is not None]
+    return sorted(placed, key=lambda n: (sign * (numbers[n] or 0.0), *(column[n] for column in ids)))
+
+
+def _ids(prepared: Prepared, tie: Any, names: list[str], found: Bound) -> list[str]:
+    """The ids of one variable in the rows of the answer."""
+    at, rows = names.index(tie.variable), prepared.sources[tie.variable].rows
+    if prepared.layout.place(tie.variable).entity.kind != "edge" or rows is None:
+        return [values[at] for values in found]
+    ids = rows.column(0).to_pylist()
+    return [ids[values[at]] for values in found]
+
+
+def _filtered(prepared: Prepared, condition: plan.Matches) -> bool:
+    """Leave only the rows of a variable that match, if that can be told without SQL."""
+    import pyarrow as pa
+
+    source = prepared.sources[condition.match.field.variable]
+    if id(condition) in prepared.pushed:
+        return True
+    found = None if source.rows is None else ranking.matches(prepared, condition.match, source.rows)
+    if found is None or source.rows is None:
+        return False
+    source.rows = source.rows.filter(pa.array(found, pa.bool_()))
+    return True
+
+
+def _is_ranked(read: plan.Read) -> bool:
+    """Whether a read is put in order of a search, and of ids where that says nothing."""
+    if len(read.order) != 1:
+        return False
+    term = read.order[0].expression
+    if isinstance(term, plan.Output):
+        term = read.outputs[term.index].expression
+    return isinstance(term, RANKS) and all(isinstance(t, plan.System) and t.column == "id" for t in read.ties)
 
 
 def _is_plain(prepared: Prepared) -> bool:
     """Whether a read does nothing but follow edges between nodes, all of which were read."""
     read, block = prepared.read, prepared.read.block
-    if read.aggregated or read.distinct or read.having or read.order or read.offset is not None:
+    if read.aggregated or read.distinct or read.having:
+        return False
+    if (read.order or read.offset is not None) and not _is_ranked(read):
         return False
     if block.optional or block.after or block.paths or not block.scans:
         return False
@@ -53,9 +160,10 @@ def _is_plain(prepared: Prepared) -> bool:
             return False
         if not all(id(f) in prepared.pushed for f in step.filters):
             return False
-    if not all(id(c) in prepared.pushed or _is_known(prepared, c) for c in block.conditions):
-        return False
-    return all(_is_stored(o.expression) for o in read.outputs)
+    known = (
+        id(c) in prepared.pushed or isinstance(c, plan.Matches) or _is_known(prepared, c) for c in block.conditions
+    )
+    return all(known) and all(_is_stored(o.expression) or isinstance(o.expression, RANKS) for o in read.outputs)
 
 
 def _is_known(prepared: Prepared, condition: plan.Condition) -> bool:

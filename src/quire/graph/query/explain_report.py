@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from quire.filters import Condition
@@ -14,9 +14,12 @@ from quire.graph.query.implied_nodes import imply
 from quire.graph.query.prepare import Prepared, prepare
 from quire.graph.query.pushed_filters import both
 from quire.graph.query.scans import Source
+from quire.graph.query.search.ranked_run import ranked
+from quire.graph.query.search.settings import Settings
 from quire.graph.query.semi_join import narrow
 from quire.graph.query.sql.walks import is_single
 from quire.lake.handles import view_of
+from quire.lake.read.sql_limits import Watch
 from quire.prompt import OneLine, counted
 from quire.store import metering
 
@@ -67,6 +70,8 @@ class Explained(OneLine):
     """Rows of the answer, when it was analyzed."""
     cost: Mapping[str, Any] = field(default_factory=dict)
     """Requests, hops, bytes and seconds, when it was analyzed."""
+    ranking: str = ""
+    """What found the best rows, and whether they are exactly those, when it was analyzed and a search ranks them."""
 
     def _facts(self) -> str:
         rows = f", {counted(self.rows, 'row')} in {self.cost['seconds']:.3f} s" if self.rows is not None else ""
@@ -74,6 +79,8 @@ class Explained(OneLine):
 
     def __str__(self) -> str:
         lines = [f"query {self.name}", *self.tree, "", *map(str, self.scans), "", self.sql]
+        if self.ranking:
+            lines += ["", f"ranked by {self.ranking}"]
         if self.rows is not None:
             requests = self.cost["total"] + sum(self.cost["external"].values())
             lines += ["", f"{self.rows} rows, {requests} requests, {self.cost['seconds']:.3f} s"]
@@ -91,6 +98,7 @@ class Explained(OneLine):
             "values": dict(self.values),
             "rows": self.rows,
             "cost": dict(self.cost),
+            "ranking": self.ranking,
         }
 
 
@@ -102,17 +110,25 @@ def explain(
     embed: Embed | None = None,
     analyze: bool = False,
     reduce: bool = True,
+    settings: Settings | None = None,
 ) -> Explained:
     """How a read is run. With `analyze` it is run: then it says what narrowed the scans, and what was requested."""
     with metering() as meter:
-        prepared = prepare(query, snapshot, params, embed)
-        imply(prepared)
-        prepared.searches.reads = analyze
-        if analyze and reduce:
-            narrow(prepared)
-        rows = execute(prepared).to_arrow().num_rows if analyze else None
+        best = ranked(query, snapshot, params, embed, settings, Watch()) if analyze and reduce else None
+        if best is not None:
+            prepared, rows = best.prepared, best.rows.num_rows
+        else:
+            prepared = prepare(query, snapshot, params, embed)
+            imply(prepared)
+            prepared.searches.reads = analyze
+            if analyze and reduce:
+                narrow(prepared)
+            rows = execute(prepared).to_arrow().num_rows if analyze else None
         statement = prepared.statement()
-    return described(query, prepared, statement.text, rows, meter.to_dict() if analyze else {})
+    told = described(query, prepared, statement.text, rows, meter.to_dict() if analyze else {})
+    if best is None:
+        return told
+    return replace(told, ranking=f"{best.how} ({f'approximate: {best.approximate}' if best.approximate else 'exact'})")
 
 
 def described(

@@ -70,6 +70,20 @@ class Source:
         shown = pa.schema([pa.field(n, found.schema.field(c).type) for n, c in names.items()])
         return renamed(found, list(names), shown, list(names.values())).read_all()
 
+    def searched(self, snapshot: Snapshot, search: Search, limit: int, rank: str) -> tuple[pa.Table, pa.ChunkedArray]:
+        """The first rows of a search among those that the filters leave, best first, and the ranks that it gave."""
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        names = self.place.columns
+        view = view_of(self.table(snapshot))
+        found = view.scan(
+            columns=list(names.values()), filter=both(self.filters), limit=limit, search=search
+        ).read_all()
+        found = found.take(pc.sort_indices(found, [(rank, "descending" if rank == "_score" else "ascending")]))
+        rows = pa.table([found.column(c) for c in names.values()], names=list(names))
+        return rows, found.column(rank)
+
     def nothing(self, snapshot: Snapshot) -> pa.Table:
         """No rows, with the columns of the scan."""
         import pyarrow as pa

@@ -41,28 +41,44 @@ def narrow(prepared: Prepared, *, sparing: bool = False) -> None:
 
     `sparing` leaves large tables alone unless an index finds the rows: for who has others to read them.
     """
-    if by_vector(prepared):
+    if sparing and by_vector(prepared):
         return
-    _Pass(prepared, sparing).block(prepared.read.block)
+    Pass(prepared, sparing).block(prepared.read.block)
 
 
 @dataclass
-class _Pass:
+class Pass:
+    """One pass over a read."""
+
     prepared: Prepared
     sparing: bool = False
+    ranked: str | None = None
+    """A variable of which a search reads the best rows: it is read here only by what names few."""
     ids: dict[str, set[str]] = field(default_factory=dict)
     """All that a node variable can be, where that is little."""
     implied: Mapping[str, str] = field(init=False)
     left: set[str] = field(default_factory=set)
-    """Steps whose edges are too many to be read here."""
+    """Steps whose edges, and nodes whose rows, are too many to be read here."""
 
     def __post_init__(self) -> None:
         self.implied = self.prepared.layout.implied
 
+    def again(self, variable: str) -> Pass:
+        """The pass that follows when rows of one more variable are known."""
+        rows = self.prepared.sources[variable].rows
+        assert rows is not None
+        known = dict(self.ids)
+        if rows.num_rows <= FEW:
+            known[variable] = set(rows.column(0).to_pylist())
+        return Pass(self.prepared, self.sparing, self.ranked, known, left=set(self.left))
+
     def block(self, block: plan.Block) -> None:
+        """Read what is little in a block, and then in the blocks in it."""
         mine = {s.variable for s in block.scans}
         steps = [*block.expansions, *(p.step for p in block.paths)]
         for variable, condition in _text_conditions(block):
+            if variable == self.ranked:
+                continue
             rows = by_text(self.prepared, variable, condition, FEW)
             if rows is not None:
                 self._keep(variable, rows, "text index")
@@ -75,7 +91,9 @@ class _Pass:
         self._spread(steps, mine)
         for looks_up in (True, False):
             for scan in block.scans:
-                if scan.variable in self.implied:
+                if scan.variable in self.implied or scan.variable in self.left:
+                    continue
+                if scan.variable == self.ranked and not looks_up:
                     continue
                 source = self.prepared.sources[scan.variable]
                 if source.rows is not None or not source.filters or source.limit is not None:
@@ -83,8 +101,10 @@ class _Pass:
                 if looks_up == _looks_up(source) and self._is_cheap(source, _tested(source), any):
                     self._read(scan.variable, [], "look-up" if looks_up else "few rows")
                     self._spread(steps, mine)
+        if self.ranked is not None and self.ranked not in self.ids:
+            return  # what is inside waits for the rows that are ranked
         for inner in _inner(block):
-            _Pass(self.prepared, self.sparing, dict(self.ids)).block(inner)
+            Pass(self.prepared, self.sparing, None, dict(self.ids)).block(inner)
 
     def _is_cheap(self, source: Source, columns: Iterable[str], which: Callable[[Iterable[bool]], bool]) -> bool:
         """Whether rows may be looked for here by some columns, of which all or any must have an index."""
@@ -98,6 +118,8 @@ class _Pass:
         rows = self.prepared.sources[variable].read(self.prepared.snapshot, filters=filters, limit=FEW + 1)
         if rows.num_rows <= FEW:
             self._keep(variable, rows, why)
+        else:
+            self.left.add(variable)
 
     def _keep(self, variable: str, rows: pa.Table, why: str) -> None:
         source = self.prepared.sources[variable]

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from quire.errors import Unsupported
-from quire.formats import Parted, task_table
+from quire.formats import Parted
 from quire.lake.handles import view_of
+from quire.lake.read.fragments import brought_to, fragment_reader
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -72,32 +72,16 @@ class KeptColumns:
 
     def _moved(self, held: _Held | None, view: Any, columns: Sequence[str]) -> _Held:
         """What is held, brought to another state of the table."""
-        if held is None or type(held.view) is not type(view):
-            return _Held(view, self._fragments(view, [n for n, _ in view.parts()], columns))
-        gone, new = view.parts_since(held.view)
-        kept = {n: rows for n, rows in held.fragments.items() if n not in {number for number, _ in gone}}
-        kept |= self._fragments(view, [n for n, _ in new], columns)
-        numbers = {n for n, _ in view.parts()}
-        if kept.keys() != numbers:  # states that do not follow each other
-            kept = self._fragments(view, sorted(numbers), columns)
-        return _Held(view, kept)
+        before, kept = (None, {}) if held is None else (held.view, held.fragments)
+        return _Held(view, brought_to(view, before, kept, lambda some: self._fragments(view, some, columns)))
 
     def _fragments(self, view: Any, numbers: Sequence[int], columns: Sequence[str]) -> dict[int, pa.Table]:
         import pyarrow as pa
 
         schema, found = pa.schema([view.schema.field(c) for c in columns]), {}
-        read = _reader(view, columns)
+        read = fragment_reader(view, columns)
         for number in numbers:
             batches = [batch.select(list(columns)) for batch in read(number)]
             found[number] = pa.Table.from_batches([b.cast(schema) for b in batches], schema=schema)
             self.read_rows += found[number].num_rows
         return found
-
-
-def _reader(view: Any, columns: Sequence[str]) -> Callable[[int], Iterable[pa.RecordBatch]]:
-    """Reads a fragment, with at least these columns."""
-    try:
-        table = task_table(view.place())
-    except Unsupported:  # a lake in memory, of which only whole rows are read in parts
-        return lambda number: view.whole([number], here=True).batches()
-    return lambda number: table.read_rows([number], list(columns))

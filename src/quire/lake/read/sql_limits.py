@@ -186,6 +186,10 @@ class Watch:
             self.count(batch.num_rows)
             yield batch
 
+    def again(self) -> None:
+        """The query begins its answer anew; its time goes on."""
+        self._rows = 0
+
     def count(self, rows: int) -> None:
         """Rows of the answer are there, unless they are too many."""
         self._rows += rows

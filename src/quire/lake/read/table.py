@@ -61,7 +61,10 @@ class Rows(PublicNames):
         keep: Any = None,
         failure: Callable[[], QuireError | None] | None = None,
         again: Callable[[int], pa.RecordBatchReader] | None = None,
+        approximate: str | None = None,
     ) -> None:
+        self.approximate = approximate
+        """Why these need not be exactly the rows that were asked for, as with an index of vectors; None if they are."""
         self._reader = reader
         self._keep = keep
         self._failure = failure or (lambda: None)

@@ -36,6 +36,10 @@ class Asked(msgspec.Struct, forbid_unknown_fields=True):
     memory: int | None = None
     max_rows: int | None = None
     """Bounds of this query: they lower those of the server."""
+    exact: bool = False
+    nprobes: int | None = None
+    refine: int | None = None
+    """How vectors are searched."""
 
 
 class StoredAsked(msgspec.Struct, forbid_unknown_fields=True):
@@ -47,6 +51,10 @@ class StoredAsked(msgspec.Struct, forbid_unknown_fields=True):
     memory: int | None = None
     max_rows: int | None = None
     """Bounds of this query: they lower those of the server."""
+    exact: bool = False
+    nprobes: int | None = None
+    refine: int | None = None
+    """How vectors are searched."""
 
 
 class Explaining(Asked):
@@ -179,6 +187,7 @@ def _rows(call: Call, query: str, which: str | None, asked: Asked | StoredAsked)
     if not graph.check(query, which, at=snap).is_read:
         raise InvalidQuery("This is a mutation, not a query.", next="POST it to mutate.")
     bounds: dict[str, Any] = {"timeout": asked.timeout, "memory": asked.memory, "max_rows": asked.max_rows}
+    bounds |= {"exact": asked.exact, "nprobes": asked.nprobes, "refine": asked.refine}
     rows: Rows = graph.query(query, which, at=snap, params=asked.params, **bounds)
     if kind != "json":
         answer = row_formats.stream(rows, kind)
@@ -188,6 +197,8 @@ def _rows(call: Call, query: str, which: str | None, asked: Asked | StoredAsked)
         values, more = row_formats.page(rows, most)
         answer = Answer({"commit": snap.commit, "columns": columns, "rows": values, "truncated": more})
     answer.headers["quire-commit"] = snap.commit
+    if rows.approximate is not None:
+        answer.headers["quire-approximate"] = rows.approximate
     return answer
 
 
@@ -195,7 +206,8 @@ def explain(call: Call) -> Answer:
     wanted = call.decoded(Explaining)
     snap = call.snapshot()
     graph, query = Graph(call.lake()), text(wanted.query)
-    found = graph.explain(query, wanted.which, at=snap, analyze=wanted.analyze, params=wanted.params)
+    how: dict[str, Any] = {"exact": wanted.exact, "nprobes": wanted.nprobes, "refine": wanted.refine}
+    found = graph.explain(query, wanted.which, at=snap, analyze=wanted.analyze, params=wanted.params, **how)
     return Answer({"commit": snap.commit, **found.to_dict()})
 
 

@@ -65,6 +65,8 @@ class Searches:
     """Vectors of the texts that were asked for, by text and property."""
     split: dict[str, list[str]] = field(default_factory=dict)
     """Tokens of the texts that were asked for."""
+    ends: list[tuple[plan.Nearest | plan.Bm25, float]] = field(default_factory=list)
+    """Where the rankings of `rrf` end that candidates were taken from."""
 
     # -- vectors ----------------------------------------------------------------------------------------------
 
@@ -139,10 +141,22 @@ class Searches:
             return "0.0::DOUBLE"
         found = text_statistics.Statistics(0, 1.0, dict.fromkeys(wanted, 0))
         if self.reads:
-            found = text_statistics.statistics(
-                self.snapshot[entity.table], term.field.property.column, wanted, self.ask
-            )
+            found = self.statistics(entity, term)
         return scores.bm25(column, wanted, found, values.cast)
+
+    def statistics(self, entity: Entity, term: plan.Bm25) -> text_statistics.Statistics:
+        """Counts of the tokens of a query: by a text index where this process reads, else by whoever reads texts."""
+        from quire.graph.query.search.indexed import text_counts
+
+        table, column, wanted = self.snapshot[entity.table], term.field.property.column, self.tokens(term)
+        by_index = text_counts(table, column, wanted) if self.ask is text_statistics.asked else None
+        return by_index.all if by_index else text_statistics.statistics(table, column, wanted, self.ask)
+
+    # -- ranks ------------------------------------------------------------------------------------------------
+
+    def worst(self, arm: plan.Nearest | plan.Bm25) -> float | None:
+        """The last distance or score that has a rank, where not all rows were ranked."""
+        return next((number for term, number in self.ends if term == arm), None)
 
 
 def edits(token: str) -> int:

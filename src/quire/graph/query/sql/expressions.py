@@ -117,7 +117,8 @@ class Terms:
         for arm in (term.first, term.second):
             score, id = self.expression(arm), self.layout.system(arm.field.variable, "id")
             near = isinstance(arm, plan.Nearest)
-            arms.append(scores.Arm(score, near, id))
+            worst = self.searches.worst(arm)
+            arms.append(scores.Arm(score, near, id, None if worst is None else self.values.cast(worst, "DOUBLE")))
         return scores.fused(arms, k)
 
     # -- predicates -------------------------------------------------------------------------------------------

@@ -8,8 +8,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
 
 from quire.lake.read.ranking.text_statistics import Statistics, tokenized
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 METRICS = ("l2", "cosine", "dot")
 K1, B = 1.2, 0.75
@@ -43,6 +49,32 @@ def bm25(column: str, wanted: Sequence[str], found: Statistics, cast: Cast) -> s
     return f"coalesce({' + '.join(parts)}, 0.0)"
 
 
+def score(text: Sequence[str], wanted: Sequence[str], found: Statistics) -> float:
+    """The same BM25 score of the tokens of one text."""
+    length, total = K1 * (1 - B) + K1 * B * len(text) / found.mean, 0.0
+    for token in wanted:
+        count = text.count(token)
+        if count:
+            total += idf(found.rows, found.frequency[token]) * count * (K1 + 1) / (count + length)
+    return total
+
+
+def distances(metric: str, stored: NDArray[np.float64], wanted: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The same distances of vectors, which are rows, to one."""
+    found: NDArray[np.float64]
+    # Products are summed up row by row, so that equal vectors are at equal distances wherever they stand.
+    if metric == "l2":
+        found = np.sqrt(((stored - wanted) ** 2).sum(axis=1))
+    elif metric == "dot":
+        found = 1.0 - (stored * wanted).sum(axis=1)
+    else:
+        with np.errstate(invalid="ignore", divide="ignore"):
+            lengths = np.sqrt((stored**2).sum(axis=1)) * np.sqrt((wanted**2).sum())
+            near = np.clip((stored * wanted).sum(axis=1) / lengths, -1.0, 1.0)
+        found = np.where(lengths > 0, 1.0 - near, 1.0)
+    return found
+
+
 def idf(rows: int, frequency: int) -> float:
     """The weight of a token that `frequency` of so many rows have."""
     return math.log(1 + (rows - frequency + 0.5) / (frequency + 0.5))
@@ -56,10 +88,14 @@ class Arm:
     near: bool
     identity: str
     """What decides between equals, and what several rows of one thing have in common."""
+    worst: str | None = None
+    """SQL for the last number that has a rank, if not all have."""
 
     def share(self, k: str) -> str:
         """SQL for what a row gets for its rank; nothing where it has none."""
         has_rank = f"{self.term} IS NOT NULL" if self.near else f"{self.term} > 0"
+        if self.worst is not None:
+            has_rank = f"({has_rank} AND {self.term} {'<=' if self.near else '>='} {self.worst})"
         order = f"{has_rank} DESC NULLS LAST, {self.term} {'ASC' if self.near else 'DESC'}, {self.identity}"
         return f"CASE WHEN {has_rank} THEN 1.0 / ({k} + dense_rank() OVER (ORDER BY {order})) ELSE 0.0 END"
 

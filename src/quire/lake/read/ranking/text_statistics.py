@@ -5,6 +5,7 @@ What was counted is kept for as long as it is used: a table at a pin never chang
 
 from __future__ import annotations
 
+import re
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
@@ -34,6 +35,8 @@ answer may come in parts, each for some of the texts: what is counted is then su
 
 TOKEN = r"[\p{L}\p{M}\p{N}\x{24B6}-\x{24E9}\x{1F130}-\x{1F149}\x{1F150}-\x{1F169}\x{1F170}-\x{1F189}]+"
 """Letters in circles and squares are letters, as they are to Lance."""
+
+_ASCII_TOKEN = re.compile("[a-z0-9]+")
 
 _lock = threading.Lock()
 _kept: OrderedDict[tuple[Any, ...], _Counts] = OrderedDict()
@@ -67,8 +70,15 @@ def tokenized(column: str) -> str:
     return f"regexp_extract_all(lower(replace({column}, 'İ', 'i̇')), '{TOKEN}')"
 
 
+def ascii_tokens(text: str) -> list[str]:
+    """All tokens of a text that is ASCII, in its order."""
+    return _ASCII_TOKEN.findall(text.lower())
+
+
 def tokens(text: str) -> list[str]:
     """The different tokens of a text, in its order."""
+    if text.isascii():
+        return list(dict.fromkeys(ascii_tokens(text)))
     with duckdb_engines.connected(duckdb_engines.PLAIN) as connection:
         [[found]] = connection.execute(f"SELECT {tokenized('CAST($t AS VARCHAR)')}", {"t": text}).fetchall()
     return list(dict.fromkeys(found))
@@ -94,6 +104,18 @@ def statistics(
         counts.totals, counts.frequency = totals, frequency
     rows, total = totals
     return Statistics(rows, total / rows if rows and total else 1.0, {t: frequency[t] for t in wanted})
+
+
+def counted(
+    table: Table, column: str, wanted: Sequence[str], totals: tuple[int, int], rows_with: Callable[[str], int]
+) -> Statistics:
+    """The same counts where rows and tokens of all texts are known, and somebody tells how many rows have a token."""
+    counts = _counts(table, column)
+    counts.totals = totals
+    frequency = {t: counts.frequency[t] if t in counts.frequency else rows_with(t) for t in wanted}
+    counts.frequency = _more(counts.frequency, frequency, wanted)
+    rows, total = totals
+    return Statistics(rows, total / rows if rows and total else 1.0, frequency)
 
 
 def near(table: Table, column: str, wanted: Mapping[str, int], ask: Ask | None = None) -> list[str]:
