@@ -26,6 +26,7 @@ from quire.graph.load.receipt import upserted_in
 from quire.graph.load.row_ids import end_id, ends_of, new_ids
 from quire.graph.load.typed import default_of
 from quire.graph.types import Type, Wrong, identity
+from quire.lake.handles import need_rows
 from quire.lake.receipt import committed_as
 from quire.prompt import OneLine, counts
 from quire.store import clock
@@ -272,6 +273,8 @@ class _Run:
         ends: dict[Entity, list[str]] = {}
         for edge, end in self.catalog.touching(entity):
             ends.setdefault(edge, []).append(end)
+        for edge in ends:
+            need_rows(self.tx, edge.id, edge.system, entity.table)
         for edge, columns in ends.items():
             for some in _in_parts(ids):
                 condition = either([is_in(column, TEXT, some) for column in columns])

@@ -94,6 +94,12 @@ def names_seen(tx: Transaction) -> Mapping[str, str]:
     return tx._names if tx._gate is None else tx._gate.names_seen(tx, tx._names)
 
 
+def need_rows(tx: Transaction, table: str, columns: Sequence[str], written: str) -> None:
+    """Refuse to write to the table `written` where the answer would tell of hidden rows of a table, by its id."""
+    if tx._gate is not None:
+        tx._gate.need_rows(tx, table, columns, written)
+
+
 def columns_seen(at: Snapshot | Transaction) -> Callable[[str, str], bool] | None:
     """Says of a column of a table whether whoever reads may see it; None where everything may be seen."""
     from quire.lake.read.snapshot import Snapshot

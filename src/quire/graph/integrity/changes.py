@@ -12,6 +12,7 @@ import msgspec
 from quire.graph.catalog import STORED, VALIDATOR, Catalog, Definition, Entity, Range
 from quire.graph.integrity.held_rows import Held
 from quire.lake.commit.validators import Proposal
+from quire.lake.handles import need_rows
 from quire.store import run_parallel
 
 if TYPE_CHECKING:
@@ -69,8 +70,19 @@ class Looks:
         return found
 
     def _note(self, entity: Entity) -> None:
+        if entity.id not in self.seen:
+            self._check_sight(entity)
         self.seen.add(entity.id)
         self.proposal.rest_on(entity.id)
+
+    def _check_sight(self, entity: Entity) -> None:
+        """Refuse where the answer of a rule would tell an actor of rows that it does not see."""
+        own = self.tx.edits.get(entity.id)
+        columns = list(entity.system)
+        if own is not None and own.changed:
+            columns += [p.column for p in entity.defined.properties]
+        written = next((edit.info.name for edit in self.tx.edits.values() if edit.changed), entity.table)
+        need_rows(self.tx, entity.id, columns, written)
 
     def follow(self, changed: Sequence[Changed]) -> None:
         """Read what came and what is gone of types, side by side."""

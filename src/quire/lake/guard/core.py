@@ -181,6 +181,15 @@ class GovernedCore(Core):
         view = self.base.format(found.pin.format).open(found.pin, found.info.name)
         return self.seen(view, found.info.name) is view
 
+    def sees_rows(self, found: TableState, columns: Collection[str]) -> bool:
+        """Whether the actor sees every row of a table, and these columns of it as they are."""
+        name = found.info.name
+        if not self.sees_table(name):
+            return False
+        schema = self.base.format(found.pin.format).open(found.pin, name).schema
+        sight = self.guard.sight(self.who, self.branch, name, dict(zip(schema.names, schema.types, strict=True)))
+        return sight.rows is None and not set(columns) & (sight.hidden | sight.masks.keys())
+
     def see_all_of(self, state: State, validator: str) -> None:
         """Refuse to change what one validator judges, unless all columns of all of its tables may be seen."""
         self.check_known()

@@ -203,6 +203,14 @@ class TransactionGate:
             self._table(handle, rule)
         return verb(handle, *args, **named)
 
+    def need_rows(self, tx: Transaction, id: str, columns: Sequence[str], written: str) -> None:
+        """Refuse to write to a table whose rules look at rows of another one that the actor does not see."""
+        edit, found = tx.edits.get(id), tx.at.tables.get(id)
+        if not self.core.guard.active() or found is None or (edit is not None and edit.created):
+            return
+        if not self.core.sees_rows(found, columns):
+            raise self.core.denied("write", "Table", written)
+
     def _table(self, table: Any, rule: Rule) -> None:
         core, edit = self.core, table._edit
         if rule.action != "read":
