@@ -38,6 +38,8 @@ _seats = msgspec.json.Decoder(Seat)
 class Turns:
     """One transaction's turns at a branch. The transactions of one handle share a seat: they can share a slot."""
 
+    patience = PATIENCE
+
     def __init__(self, live: LiveBranch, write: str) -> None:
         self._live = live
         self._store = live.core.store
@@ -56,13 +58,16 @@ class Turns:
             return
         with contextlib.suppress(QuireError):
             # Whoever has lost looked at the seat with the winner's record.
-            holder = self._live.waiter if self.losses else self._live.look_at_seat()
-            if self.losses >= PATIENCE:
+            holder = self._holder()
+            if self.losses >= self.patience:
                 self._seated = self._sit(holder)
             if not self._seated:
                 self._let_pass(holder, deadline)
         if self.losses > 1 and not self._seated:
             _sleep(clock.uniform(0, min(0.002 * 2 ** min(self.losses, 6), 0.1)), deadline)
+
+    def _holder(self) -> Seat | None:
+        return self._live.waiter if self.losses else self._live.look_at_seat()
 
     def ended(self, error: Exception, *, tired: bool = False) -> Exception:
         """What an error means: nobody else carries this commit, so what it says."""
@@ -95,6 +100,18 @@ class Turns:
 
     def _is_taken(self, holder: Seat | None) -> bool:
         return holder is not None and holder.write != self._write and _age(holder) < SEAT_SECONDS
+
+
+class MergeTurns(Turns):
+    """The turns of a merge, which is planned again after every loss: it asks for its turn after the first one.
+
+    Nobody can take it along as an offer, so it is faster or it waits for ever, and whoever has lost is the slower one.
+    """
+
+    patience = 1
+
+    def _holder(self) -> Seat | None:
+        return self._live.look_at_seat()
 
 
 def seat_key(branch: str) -> str:

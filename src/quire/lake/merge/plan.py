@@ -20,6 +20,7 @@ from quire.errors import (
 )
 from quire.lake import display
 from quire.lake.branch.fast_forward import adopt_pin, learnt
+from quire.lake.commit.fairness import MergeTurns
 from quire.lake.commit.transaction import Transaction
 from quire.lake.merge.conflicts import Conflicts, MergeConflict, counted, unresolved
 from quire.lake.merge.decide import Deciding, Options
@@ -369,19 +370,29 @@ class MergePlan(Escaped):
         """
         self._check_open()
         said = message if message is not None else self._asked.message
-        for attempt in range(TRIES):
-            try:
-                self._receipt = self._commit(said)
-                return self._receipt
-            except (ExpectationFailed, Revoked, SnapshotExpired, Conflict) as error:
-                again = isinstance(error, ExpectationFailed | Revoked) or error.retryable
-                if not again or attempt == TRIES - 1 or not self._moved(error):
-                    raise
-        raise AssertionError("unreachable")
+        live = self._lake._live
+        turns = MergeTurns(live, live.seat)
+        try:
+            with attached(self._meter):
+                turns.wait(None)  # only where others were met lately
+            for attempt in range(TRIES):
+                try:
+                    self._receipt = self._commit(said)
+                    return self._receipt
+                except (ExpectationFailed, Revoked, SnapshotExpired, Conflict) as error:
+                    again = isinstance(error, ExpectationFailed | Revoked) or error.retryable
+                    if not again or attempt == TRIES - 1 or not self._moved(error, turns):
+                        raise
+            raise AssertionError("unreachable")
+        finally:
+            turns.close()
 
-    def _moved(self, error: Exception) -> bool:
-        """Plan again where the branch has moved; False when nothing did, so the error stands."""
+    def _moved(self, error: Exception, turns: MergeTurns) -> bool:
+        """Plan again where the branch has moved, when it is our turn; False when nothing did, so the error stands."""
         before = self._heads.ours.state.slot
+        turns.lost(1)
+        with attached(self._meter):
+            turns.wait(None)
         # After a cleanup what was looked at there may be gone: look at its newest state.
         self._plan(self._asked.source if isinstance(error, Revoked) else self._heads.theirs)
         return isinstance(error, Revoked) or self._heads.ours.state.slot != before
