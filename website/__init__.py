@@ -6,5 +6,5 @@ reference    the Python reference, made of docstrings and signatures
 mentions     code in the pages leads to the reference, and the reference back to the pages
 notebook     notebooks are run, and shown with what they print
 layout       what surrounds every page: navigation, search, themes
-theme/       styles and scripts; `tokens.css` has all sizes and colours
+theme/       styles and scripts; all sizes and colours are those of `src/quire/server/ui/static/tokens.css`
 """

@@ -20,6 +20,9 @@ from website.reference import Reference, address
 ROOT = Path(__file__).resolve().parents[1]
 DOCS = ROOT / "docs"
 THEME = Path(__file__).with_name("theme")
+PAGES = ROOT / "src/quire/server/ui/static"
+SHARED = ("tokens.css", "mark.svg")
+"""What the site has from the pages of the server, where it is inside the package: sizes, colours, the mark."""
 IMAGES = (".svg", ".png")
 SHOWN = {".py": "python", ".pg": "pg", ".gq": "gq", ".yaml": "yaml", ".csv": "text", ".jsonl": "json"}
 """Files of examples that pages may lead to, and what they hold."""
@@ -143,6 +146,8 @@ class Site:
             file.write_text(document(page, self.parts, quire.__version__), "utf-8")
         assets = out / "assets"
         shutil.copytree(THEME, assets, ignore=shutil.ignore_patterns("*.html"))
+        for name in SHARED:
+            shutil.copyfile(PAGES / name, assets / name)
         for image in sorted(self.images):
             (assets / image).parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(ROOT / image, assets / image)

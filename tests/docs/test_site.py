@@ -13,7 +13,7 @@ from urllib.parse import unquote
 import pytest
 from website import markdown
 from website.api import Entry
-from website.build import DOCS, ROOT, THEME, Site, build
+from website.build import DOCS, PAGES, ROOT, SHARED, THEME, Site, build
 from website.reference import FOLDER, unmentioned
 
 
@@ -70,6 +70,12 @@ def test_every_link_and_every_anchor_leads_somewhere(built: Built) -> None:
             if target not in built.pages or (anchor and unquote(anchor) not in built.pages[target].ids):
                 broken.append(f"{url}: {link}")
     assert broken == []
+
+
+def test_sizes_colours_and_the_mark_are_those_of_the_pages_of_the_server(built: Built) -> None:
+    assert [(built.folder / "assets" / name).read_bytes() for name in SHARED] == [
+        (PAGES / name).read_bytes() for name in SHARED
+    ]
 
 
 def test_nothing_is_loaded_from_elsewhere(built: Built) -> None:
@@ -218,7 +224,7 @@ def test_a_block_of_a_docstring_says_what_it_holds(code: str, language: str) -> 
 
 # -- the design system ------------------------------------------------------------------------------------------------
 
-TOKENS = (THEME / "tokens.css").read_text("utf-8")
+TOKENS = (PAGES / "tokens.css").read_text("utf-8")
 STYLES = (THEME / "site.css").read_text("utf-8")
 COLOURS = dict(re.findall(r"--q-([\w-]+): light-dark\((#\w{6}, #\w{6})\)", TOKENS))
 

@@ -108,8 +108,11 @@ def test_what_is_vendored_is_what_is_written_down() -> None:
         assert all(f"\n{package['name']}\n" in licences for package in told["packages"])
 
 
-def test_pages_and_the_documentation_share_their_tokens() -> None:
-    assert assets.every()["tokens.css"] == (ROOT / "website/theme/tokens.css").read_bytes()
+@pytest.mark.parametrize("name", ["tokens.css", "mark.svg"])
+def test_what_pages_and_documentation_share_exists_once(name: str) -> None:
+    found = [path for folder in ("src", "website") for path in (ROOT / folder).rglob(name)]
+    assert [path.relative_to(ROOT).as_posix() for path in found] == [f"src/quire/server/ui/static/{name}"]
+    assert assets.every()[name] == found[0].read_bytes()
 
 
 def test_styles_use_the_tokens_and_no_colours_of_their_own() -> None:
