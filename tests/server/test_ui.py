@@ -9,13 +9,18 @@ import urllib.error
 import urllib.parse
 import urllib.request
 from collections.abc import Iterator
+from datetime import date
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from tests.server.web import Reply, Web
 
 import quire
+from quire.lake.handles import store_of
+from quire.ledger import FORMAT, encode
+from quire.ledger.notes_and_leases import Note, note_key
 from quire.server.auth.keys import KeyFile
 from quire.server.config import AuthConfig, Config, LakeConfig
 from quire.server.request_log import RequestLog
@@ -269,3 +274,83 @@ def test_the_plan_of_a_query_is_told_and_nothing_is_run(web: Web) -> None:
     plan = web("POST", "/ui/demo/plan", {"query": "select count(*) from people where id > 3"}).json["plan"]
     assert "Aggregate" in plan.title()
     assert web("POST", "/ui/demo/plan", {"query": "drop table people"}, status=400).json["kind"] == "invalid-expression"
+
+
+def test_conditions_come_one_by_one_and_all_hold(web: Web) -> None:
+    path = "/ui/demo/rows.json?name=people&filter=age%20%3C%2025%20or%20id%20%3D%209&filter=id%20%3E%201"
+    found = web("GET", path).json["data"]
+    assert sorted(row["id"] for row in found["rows"]) == [2, 3, 4, 9]
+    assert found["total"] == 4
+
+
+@pytest.fixture
+def points(lake: quire.Lake) -> None:
+    """A table of places with vectors, of which one has none."""
+    vectors = pa.FixedSizeListArray.from_arrays(pa.array([0.0, 0, 1, 0, 2, 0, 3, 0, 0, 0], pa.float32()), 2)
+    column = pa.concat_arrays([vectors.slice(0, 4), pa.nulls(1, vectors.type)])
+    day = pa.array([date(2026, 1, n) for n in range(1, 6)])
+    texts = pa.array(["near the lake", "a lake", "a road", "the sea", "nowhere"])
+    with lake.transaction() as tx:
+        tx.create_table("points", pa.table({"day": day, "text": texts, "at": column}), key="day")
+
+
+@pytest.mark.usefixtures("points")
+@pytest.mark.parametrize(
+    ("asked", "days"),
+    [
+        ({"vector": "[3, 0]"}, ["2026-01-04", "2026-01-03", "2026-01-02", "2026-01-01"]),
+        ({"like": '{"day": "2026-01-02"}', "filter": "text <> 'a road'"}, ["2026-01-02", "2026-01-01", "2026-01-04"]),
+        ({"like": '{"day": "2026-01-01"}', "search": "lake"}, ["2026-01-01", "2026-01-02"]),
+    ],
+)
+def test_rows_are_searched_by_a_vector_by_that_of_a_row_and_by_text(
+    web: Web, asked: dict[str, str], days: list[str]
+) -> None:
+    query = urllib.parse.urlencode({"name": "points", "vector_column": "at", **asked})
+    page = web("GET", f"/ui/demo/table.json?{query}").json["data"]
+    assert page["vectors"] == ["at"]
+    assert page["ranked"]
+    assert [row["day"] for row in page["rows"]][: len(days)] == days
+
+
+@pytest.mark.usefixtures("points")
+@pytest.mark.parametrize(
+    ("asked", "status"),
+    [
+        ({"like": '{"day": "2026-01-05"}'}, 404),
+        ({"like": '{"day": "2030-01-01"}'}, 404),
+        ({"like": '{"text": "a road"}'}, 400),
+        ({"like": "7"}, 400),
+        ({"like": '{"day": "2026-01-01"}', "vector_column": "text"}, 400),
+        ({"vector": "near"}, 400),
+        ({"vector": "[1, 2, 3]"}, 400),
+        ({"filter": "day >"}, 400),
+    ],
+)
+def test_a_search_that_does_not_fit_says_why(web: Web, asked: dict[str, str], status: int) -> None:
+    query = urllib.parse.urlencode({"name": "points", **asked})
+    said = web("GET", f"/ui/demo/rows.json?{query}", status=status).json
+    assert said["next"]
+
+
+def test_upkeep_tells_who_keeps_files_from_cleanup(web: Web, lake: quire.Lake) -> None:
+    with lake.at(commit="1.0").lease(60) as lease:
+        store_of(lake).put(note_key("w"), encode(Note(FORMAT, "w", "grace")))
+        told = web("GET", "/ui/demo/upkeep.json").json["data"]
+        [held] = told["leases"]
+        assert (held["commit"], held["author"], held["branch"]) == (lease.commit, "ada", "main")
+        assert held["ends"] > held["renewed"]
+        assert [one["author"] for one in told["writers"]] == ["grace"]
+        assert told["tags"] == [{"name": "v1", "commit": "1.0"}]
+
+
+def test_a_link_to_a_query_holds_its_parameters(web: Web) -> None:
+    link = urllib.parse.urlencode({"query": "select 1", "params": '{"n": 1}', "lang": "gq"})
+    assert data_of(web("GET", f"/ui/demo/sql?{link}"))["page"] == "sql"
+
+
+def test_what_goes_wrong_within_a_lake_keeps_its_frame(web: Web) -> None:
+    said = data_of(web("GET", "/ui/demo/table?name=peopel", status=404))
+    assert (said["context"]["lake"], said["context"]["lakes"]) == ("demo", ["demo"])
+    assert "Did you mean 'people'?" in said["problem"]["next"]
+    assert "lake" not in data_of(web("GET", "/ui/elsewhere/tables", status=404))["context"]

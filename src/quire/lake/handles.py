@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -151,6 +151,34 @@ def log_of(lake: Lake) -> str:
 def slot_of(lake: Lake) -> int:
     """The newest slot that a handle knows of; it costs no request."""
     return lake._live.state.slot
+
+
+def protectors_of(lake: Lake) -> dict[str, list[dict[str, Any]]]:
+    """Who keeps files from cleanup just now: leases of readers, and notes of writers. Two lists, and a GET for each."""
+    from datetime import timedelta
+
+    from quire.ledger.notes_and_leases import leases, notes
+
+    store = lake._core.store
+    leased = [
+        {
+            "commit": one.what.target.commit,
+            "branch": lake.branch_name if one.what.target.branch == log_of(lake) else None,
+            "author": one.what.author,
+            "renewed": one.modified.isoformat(),
+            "ends": (one.modified + timedelta(seconds=one.what.seconds)).isoformat(),
+        }
+        for one in leases(store)
+    ]
+    writing = [
+        {
+            "author": one.what.author,
+            "since": (one.what.since or one.modified).isoformat(),
+            "renewed": one.modified.isoformat(),
+        }
+        for one in notes(store)
+    ]
+    return {"leases": leased, "writers": writing}
 
 
 def is_closed(lake: Lake) -> bool:

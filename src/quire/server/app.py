@@ -36,7 +36,7 @@ from quire.server.problems import HttpRefusal, Told
 from quire.server.route_table import ROUTES, SYSTEM
 from quire.server.routes import Route, Routes
 from quire.server.state import Server
-from quire.server.ui import browsers, shell
+from quire.server.ui import browsers, reading, shell
 from quire.server.ui.ui_routes import ROUTES as PAGES
 
 Scope = MutableMapping[str, Any]
@@ -352,7 +352,9 @@ class _Exchange:
         if self.body is not None and not self.body.finished:
             headers["connection"] = "close"  # what is left of the body is not read
         if self._looked_at():
-            answer = shell.problem(self.address, body, status)
+            known = self.actor
+            around = {} if known is None else reading.around(self.server, known, self.path.get("lake"), self.headers)
+            answer = shell.problem(self.address, body, status, around)
             answer.headers |= headers
         else:
             answer = Answer(status=status, headers=headers, media_type=problems.MEDIA_TYPE, body=to_json(body))

@@ -115,6 +115,10 @@ class OpenLakes:
         with self._lock:
             self._branches.get(name, OrderedDict()).pop(branch, None)
 
+    def is_read_only(self, name: str) -> bool:
+        """Whether nobody can write to a lake here."""
+        return self._lakes[name].read_only
+
     def copied(self, name: str) -> str | None:
         """Where a lake lies, for who may know: on a private server alone."""
         return self._lakes[name].uri if self._private and name in self._lakes else None

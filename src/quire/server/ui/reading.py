@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from quire.ledger import MAIN
 from quire.server.calls import Answer, Call
 from quire.store.meter import metering
+
+if TYPE_CHECKING:
+    from quire.server.auth.actors import Actor
+    from quire.server.state import Server
 
 
 class At(msgspec.Struct, forbid_unknown_fields=True):
@@ -43,20 +47,23 @@ def twin(page: str, data: Data) -> Callable[[Call], Answer]:
 
 def context(call: Call) -> dict[str, Any]:
     """Where a page is, and what who looks at it may do. It costs no request."""
-    actor, name = call.actor, call.path.get("lake")
+    found = around(call.server, call.actor, call.path.get("lake"), call.headers)
+    return found | {"branch": call.branch, "at": getattr(call.query, "at", None)} if "lake" in found else found
+
+
+def around(server: Server, actor: Actor, name: str | None, headers: Mapping[str, str]) -> dict[str, Any]:
+    """What surrounds a page whatever it shows, also when it cannot be shown; a lake only if the actor may know it."""
     found: dict[str, Any] = {
         "actor": actor.name,
-        "signed_in": call.server.sessions.find(call.headers) is not None and not call.server.sessions.private,
-        "lakes": [lake for lake in call.server.lakes.names() if actor.sees(lake)],
+        "signed_in": server.sessions.find(headers) is not None and not server.sessions.private,
+        "lakes": [lake for lake in server.lakes.names() if actor.sees(lake)],
     }
-    if name is not None:
-        writable = not call.server.lakes.get(name).read_only
+    if name is not None and name in found["lakes"]:
+        writable = not server.lakes.is_read_only(name)
         found |= {
             "lake": name,
-            "branch": call.branch,
-            "at": getattr(call.query, "at", None),
             "write": writable and actor.may("write"),
             "admin": writable and actor.may("admin"),
-            "address": call.server.lakes.copied(name),
+            "address": server.lakes.copied(name),
         }
     return found

@@ -61,6 +61,7 @@ def document(address: str, state: dict[str, Any], *, title: str, status: int = 2
     return Answer(body=body.encode(), media_type="text/html; charset=utf-8", headers=headers, status=status)
 
 
-def problem(address: str, said: dict[str, Any], status: int) -> Answer:
-    """A page that says what went wrong, and what to do."""
-    return document(address, {"page": "problem", "problem": said}, title=said["title"], status=status)
+def problem(address: str, said: dict[str, Any], status: int, context: dict[str, Any]) -> Answer:
+    """A page that says what went wrong, and what to do, within what surrounds all pages of a lake."""
+    state = {"page": "problem", "problem": said, "context": context}
+    return document(address, state, title=said["title"], status=status)

@@ -78,7 +78,7 @@ function Past() {
   const { at, branch } = current.value.context;
   if (!at) return null;
   const { page, params = {} } = current.value;
-  return html`<div class="pastbar" role="note"><${Icon} name="clock" />You look at <b>${at}</b>. <a href=${to(page === "problem" ? "tables" : page, { ...params, at: null, branch })}>Back to the newest commit of ${branch || "main"}</a></div>`;
+  return html`<div class="pastbar" role="note"><${Icon} name="clock" /><span>You look at <b>${at}</b>, not at the newest commit. <a href=${to(page === "problem" ? "tables" : page, { ...params, at: null, branch })}>Back to the newest commit of ${branch || "main"}</a></span></div>`;
 }
 
 function Said() {
@@ -171,7 +171,7 @@ function App() {
 
 const first = JSON.parse(document.getElementById("data").textContent);
 current.value = { context: {}, data: {}, ...first, params: parse(location.href).params };
-if (current.value.page === "problem") current.value.context = { ...current.value.context, lake: undefined };
+if (current.value.page === "problem") current.value.context = { branch: current.value.params.branch || "main", ...first.context };
 document.title = `${title(current.value)} · Quire`;
 await ensure(current.value.page);
 const root = document.getElementById("app");

@@ -21,6 +21,8 @@ export const say = (text, kind = "good") => {
 // -- addresses ---------------------------------------------------------------------------------------------------
 
 const AT = new Set(["tables", "table", "sql", "graph", "schema"]);
+/** Parameters that an address may have several times. */
+const MANY = ["filter"];
 
 /** The address of a page. Branch and commit stay as they are unless they are given; null leaves one out. */
 export function to(page, params = {}, lake = current.value.context.lake) {
@@ -30,7 +32,7 @@ export function to(page, params = {}, lake = current.value.context.lake) {
   const all = { ...(lake === current.value.context.lake ? { branch, at: AT.has(page) ? at : null } : {}), ...params };
   if (all.branch === "main") delete all.branch;
   for (const [name, value] of Object.entries(all)) {
-    if (value !== null && value !== undefined && value !== "") url.searchParams.set(name, value);
+    for (const one of Array.isArray(value) ? value : [value]) if (one !== null && one !== undefined && one !== "") url.searchParams.append(name, one);
   }
   return url.href;
 }
@@ -39,7 +41,9 @@ export function to(page, params = {}, lake = current.value.context.lake) {
 export function parse(href) {
   const url = new URL(href);
   const parts = url.pathname.slice(UI.pathname.length).split("/").filter(Boolean).map(decodeURIComponent);
-  return { lake: parts[0], page: parts.length ? parts[1] || "tables" : "home", params: Object.fromEntries(url.searchParams) };
+  const params = Object.fromEntries(url.searchParams);
+  for (const name of MANY) if (url.searchParams.has(name)) params[name] = url.searchParams.getAll(name);
+  return { lake: parts[0], page: parts.length ? parts[1] || "tables" : "home", params };
 }
 
 export const isPage = (url) => url.origin === UI.origin && url.pathname.startsWith(UI.pathname) && !url.pathname.includes("/static/") && !url.pathname.endsWith(".json");
@@ -93,8 +97,9 @@ export function post(path, value) {
 }
 
 let turn = 0;
-/** Show another page: fetch its twin, and draw when it is there. What is on the screen stays until then. */
-export async function go(href, { replace = false, keep = false } = {}) {
+/** Show another page: fetch its twin, and draw when it is there. What is on the screen stays until then; and it stays
+ *  altogether where `refused` is told that something in the address does not fit. */
+export async function go(href, { replace = false, keep = false, refused = null } = {}) {
   const url = new URL(href);
   const mine = ++turn;
   const { page, lake, params } = parse(url.href);
@@ -109,6 +114,7 @@ export async function go(href, { replace = false, keep = false } = {}) {
     if (!replace) scrollTo(0, 0);
   } catch (error) {
     if (mine !== turn) return;
+    if (refused && error.said?.status === 400) { refused(error.said); return; }
     if (!keep) history[replace ? "replaceState" : "pushState"](null, "", url.href);
     current.value = { page: "problem", problem: told(error), context: { ...current.value.context }, params, nonce: current.value.nonce };
   } finally {
@@ -152,6 +158,10 @@ export function ago(text) {
 export const moment = (text) => new Date(text).toISOString().replace("T", " ").slice(0, 19) + " UTC";
 
 export const isNumber = (type) => /^(u?int|float|double|half|decimal)/.test(type || "");
+
+/** A type of Arrow in the words that fit above a column. */
+export const typeName = (type) => (type || "").replace(/large_(string|binary|list)/g, "$1").replace(/(item|element): /g, "").replace(/ not null/g, "")
+  .replace(/fixed_size_list<([^<>]+)>\[(\d+)\]/g, "$1[$2]").replace(/timestamp\[\w+, tz=([^\]]+)\]/g, "timestamp $1").replace(/(timestamp|time32|time64|duration)\[\w+\]/g, "$1");
 
 /** A value in one line. */
 export function shown(value) {

@@ -1,16 +1,16 @@
 // What pages are made of. Each part is a function of what it is given.
-import { html, useState, useEffect, useRef, useLayoutEffect, copy, say, ago, moment, count, compact, bytes, plural, shown, isNumber, to, current, go, again, opened } from "./lib.js";
+import { html, useState, useEffect, useRef, useLayoutEffect, copy, say, ago, moment, count, compact, bytes, plural, shown, typeName, isNumber, to, current, go, again, opened } from "./lib.js";
 
 const PATHS = {
-  table: "M3 5h18v14H3zM3 10h18M9 10v9", commits: "M6 4v16M6 8h8a4 4 0 0 1 4 4v0M18 12v2M6 4a0 0 0 0 1 0 0", sql: "M4 6l5 6-5 6M12 18h8",
-  graph: "M6 6l12 4M6 6l4 12M18 10l-8 8", schema: "M4 4h7v6H4zM13 14h7v6h-7zM7.5 10v7h5.500", requests: "M6 7v10M18 17V11a4 4 0 0 0-4-4h-3M13 4l-3 3 3 3",
+  table: "M3 5h18v14H3zM3 10h18M9 10v9", commits: "M6 3v3.500M6 11.500V21M6 6.500a2.500 2.500 0 1 0 0 5 2.500 2.500 0 0 0 0-5zM18 12.500a2.500 2.500 0 1 0 0 5 2.500 2.500 0 0 0 0-5zM8.500 9H14a4 4 0 0 1 4 3.500", sql: "M4 6l5 6-5 6M12 18h8",
+  graph: "M6 4a2.300 2.300 0 1 0 0 4.600A2.300 2.300 0 0 0 6 4zM18 8.200a2.300 2.300 0 1 0 0 4.600 2.300 2.300 0 0 0 0-4.600zM9.500 16a2.300 2.300 0 1 0 0 4.600 2.300 2.300 0 0 0 0-4.600zM8.200 7l7.600 2.800M6.700 8.500l2.100 7.600M16.500 12.200L11.200 16.800", schema: "M4 4h7v6H4zM13 14h7v6h-7zM7.5 10v7h5.500", requests: "M6 3.500a2.500 2.500 0 1 0 0 5 2.500 2.500 0 0 0 0-5zM6 8.500V20.500M18 15.500a2.500 2.500 0 1 0 0 5 2.500 2.500 0 0 0 0-5zM18 15.500V10a4 4 0 0 0-4-4h-2.500M14 3l-3 3 3 3",
   live: "M3 12h4l3 7 4-14 3 7h4", upkeep: "M14.5 6.500a4 4 0 0 0-5.300 5.300L4 17l3 3 5.200-5.200a4 4 0 0 0 5.300-5.300L15 12l-3-3z", search: "M11 5a6 6 0 1 0 0 12 6 6 0 0 0 0-12zM20 20l-4.500-4.500",
   branch: "M7 5v14M7 15a8 8 0 0 0 10-7", tag: "M4 12V5a1 1 0 0 1 1-1h7l8 8-8 8zM8.500 8.500h.010", copy: "M9 9h11v11H9zM5 15H4V4h11v1", link: "M10 14l4-4M8 12l-2 2a3.500 3.500 0 0 0 5 5l2-2M16 12l2-2a3.500 3.500 0 0 0-5-5l-2 2",
   sun: "M12 8a4 4 0 1 0 0 8 4 4 0 0 0 0-8zM12 2v2M12 20v2M2 12h2M20 12h2M5 5l1.500 1.500M17.500 17.500L19 19M5 19l1.500-1.500M17.500 6.500L19 5", moon: "M20 14A8 8 0 1 1 10 4a7 7 0 0 0 10 10z",
   auto: "M12 3a9 9 0 1 0 0 18 9 9 0 0 0 0-18zM12 3v18M12 7h5M12 11h8M12 15h7", key: "M14 10a4 4 0 1 0-1.200 2.800L20 20l2-2M17 17l2-2", close: "M6 6l12 12M18 6L6 18", down: "M6 9l6 6 6-6", right: "M9 6l6 6-6 6",
   more: "M5 12h.010M12 12h.010M19 12h.010", plus: "M12 5v14M5 12h14", check: "M5 12l5 5L20 7", warn: "M12 4l9 16H3zM12 10v4M12 17h.010", clock: "M12 4a8 8 0 1 0 0 16 8 8 0 0 0 0-16zM12 8v4l3 2",
   lock: "M6 11h12v9H6zM9 11V8a3 3 0 0 1 6 0v3", node: "M12 7a5 5 0 1 0 0 10 5 5 0 0 0 0-10z", edge: "M4 12h16M15 7l5 5-5 5", undo: "M9 14L4 9l5-5M4 9h10a6 6 0 0 1 0 12h-3", pin: "M9 4h6l-1 6 4 4H6l4-4zM12 14v6", download: "M12 4v12M7 11l5 5 5-5M4 20h16",
-  home: "M4 11l8-7 8 7v9h-5v-6H9v6H4z", keyboard: "M3 7h18v10H3zM7 11h.010M11 11h.010M15 11h.010M8 14h8", play: "M8 5l11 7-11 7z", merge: "M7 5v14M7 5c0 6 4 8 10 8M14 10l3 3-3 3",
+  filter: "M4 5h16M7 12h10M10.500 19h3", near: "M12 10.500a1.500 1.500 0 1 0 0 3 1.500 1.500 0 0 0 0-3zM12 3a9 9 0 1 0 0 18 9 9 0 0 0 0-18zM12 7a5 5 0 1 0 0 10 5 5 0 0 0 0-10z", home: "M4 11l8-7 8 7v9h-5v-6H9v6H4z", keyboard: "M3 7h18v10H3zM7 11h.010M11 11h.010M15 11h.010M8 14h8", play: "M8 5l11 7-11 7z", merge: "M7 5v14M7 5c0 6 4 8 10 8M14 10l3 3-3 3",
 };
 export const Icon = ({ name, size = 16 }) => html`<svg class="icon" width=${size} height=${size} viewBox="0 0 24 24" fill="none" stroke="currentColor" stroke-width="1.800" stroke-linecap="round" stroke-linejoin="round" aria-hidden="true"><path d=${PATHS[name] || ""} /></svg>`;
 
@@ -30,12 +30,12 @@ export const Delta = ({ added = 0, changed = 0, removed = 0 }) => html`<span cla
   ${!added && !changed && !removed ? html`<span class="muted">0</span>` : null}</span>`;
 
 /** A line of numbers in the height of a line of text. */
-export function Spark({ values, width = 88, height = 22, bars = false, label }) {
+export function Spark({ values, width = 88, height = 22, bars = false, stretch = false, label }) {
   if (!values?.length) return html`<span class="spark" style=${{ width: `${width}px`, height: `${height}px` }}></span>`;
   const most = Math.max(...values) || 1, least = bars ? 0 : Math.min(...values), span = most - least || 1;
   if (bars) {
     const each = width / values.length;
-    return html`<svg class="spark" width=${width} height=${height} role="img" aria-label=${label || "distribution"}>${values.map((v, i) => html`<rect x=${i * each} width=${Math.max(1, each - 1)} y=${height - Math.max(v ? 1.5 : 0, (v / most) * height)} height=${Math.max(v ? 1.5 : 0, (v / most) * height)} rx="1" />`)}</svg>`;
+    return html`<svg class="spark" width=${width} height=${height} ...${stretch ? { viewBox: `0 0 ${width} ${height}`, preserveAspectRatio: "none" } : {}} role="img" aria-label=${label || "distribution"}>${values.map((v, i) => html`<rect x=${i * each} width=${Math.max(1, each - 1)} y=${height - Math.max(v ? 1.5 : 0, (v / most) * height)} height=${Math.max(v ? 1.5 : 0, (v / most) * height)} rx="1" />`)}</svg>`;
   }
   const all = values.length === 1 ? [values[0], values[0]] : values;
   const at = (v, i) => [(i / (all.length - 1)) * (width - 4) + 2, height - 3 - ((v - least) / span) * (height - 6)];
@@ -50,7 +50,7 @@ export function Cost({ cost }) {
   if (!cost) return null;
   const all = (cost.total || 0) + (cost.lance || 0);
   return html`<span class="cost" title=${`${plural(all, "request")} to the store, ${plural(cost.hops || 0, "hop")} one after another, ${bytes(cost.bytes_in || 0)} read, ${(1000 * (cost.seconds || 0)).toFixed(1)} ms`}>
-    <b>${count(all)}</b> req <i>·</i> <b>${cost.hops || 0}</b> hops <i>·</i> <b>${bytes(cost.bytes_in || 0)}</b></span>`;
+    <b>${count(all)}</b> req <i>·</i> <b>${cost.hops || 0}</b> hops ${cost.bytes_in ? html`<i>·</i> <b>${bytes(cost.bytes_in)}</b>` : null}</span>`;
 }
 
 // -- menus and dialogs -------------------------------------------------------------------------------------------
@@ -68,7 +68,7 @@ export function Menu({ label, icon, children, kind = "", title }) {
     return () => { document.removeEventListener("pointerdown", off); document.removeEventListener("keydown", key); };
   }, [open]);
   const move = (event) => {
-    if (event.key !== "ArrowDown" && event.key !== "ArrowUp") return;
+    if ((event.key !== "ArrowDown" && event.key !== "ArrowUp") || event.target.tagName === "SELECT") return;
     const items = [...ref.current.querySelectorAll(".menu a, .menu button, .menu input")];
     const at = items.indexOf(document.activeElement) + (event.key === "ArrowDown" ? 1 : -1);
     items[(at + items.length) % items.length]?.focus();
@@ -76,7 +76,7 @@ export function Menu({ label, icon, children, kind = "", title }) {
   };
   return html`<div class="drop" ref=${ref} onKeyDown=${open ? move : undefined}>
     <button type="button" class="button ${kind}" aria-expanded=${open} aria-haspopup="true" title=${title} aria-label=${title} onClick=${() => set(!open)}>${icon ? html`<${Icon} name=${icon} />` : null}<span>${label}</span><${Icon} name="down" size=${12} /></button>
-    ${open ? html`<div class="menu" onClick=${(event) => { if (event.target.closest("a, button:not(.stay)")) set(false); }}>${typeof children === "function" ? children() : children}</div>` : null}
+    ${open ? html`<div class="menu" onClick=${(event) => { if (event.target.closest("a, button:not(.stay)")) set(false); }} onSubmit=${() => set(false)}>${typeof children === "function" ? children() : children}</div>` : null}
   </div>`;
 }
 
@@ -133,7 +133,7 @@ export const Cell = ({ value, type }) => {
 const ROW = 34;
 const TALLEST = 6_000_000;
 export const widthOf = (column, rows) => {
-  const longest = Math.max(column.name.length + 3, ...rows.slice(0, 40).map((row) => Math.min(42, shown(row[column.name]).length)));
+  const longest = Math.max(column.name.length + 3, Math.min(18, typeName(column.type).length), ...rows.slice(0, 40).map((row) => Math.min(42, shown(row[column.name]).length)));
   return Math.round(Math.min(340, Math.max(isNumber(column.type) ? 104 : 118, longest * 7.6 + 30)));
 };
 
@@ -215,10 +215,10 @@ export function Window({ columns, total, first, load, head, label, onRow, keys =
   };
   const visible = [];
   for (let n = at.top; n < Math.min(total, at.top + fits + 1); n += 1) visible.push(n);
-  return html`<div class="window" ref=${ref} onScroll=${scroll} onKeyDown=${key} tabindex="0" role="region" aria-label=${label}>
-    <div class="tall" style=${{ height: `${height + 60}px` }}>
+  return html`<div class=${total <= 12 ? "window short" : "window"} ref=${ref} onScroll=${scroll} onKeyDown=${key} tabindex="0" role="region" aria-label=${label}>
+    <div class="tall" style=${total <= 12 ? {} : { height: `${height + 60}px` }}>
       <table class="grid" aria-rowcount=${total + 1}><colgroup><col style=${{ width: `${Math.max(52, String(total).length * 9 + 22)}px` }} />${columns.map((c) => html`<col style=${{ width: `${c.width}px` }} />`)}</colgroup>
-        <thead><tr><th class="n" scope="col"><span class="hidden">row</span></th>${columns.map((c) => html`<th scope="col" class=${isNumber(c.type) ? "num" : ""}>${head ? head(c) : html`<span class="name">${keys.includes(c.name) ? html`<${Icon} name="key" size=${12} />` : null}${c.name}</span><span class="type">${c.type}</span>`}</th>`)}</tr></thead>
+        <thead><tr><th class="n" scope="col"><span class="hidden">row</span></th>${columns.map((c) => html`<th scope="col" class=${isNumber(c.type) ? "num" : ""}>${head ? head(c) : html`<span class="name">${keys.includes(c.name) ? html`<${Icon} name="key" size=${12} />` : null}${c.name}</span><span class="type" title=${c.type}>${typeName(c.type)}</span>`}</th>`)}</tr></thead>
         <tbody style=${{ transform: `translateY(${-at.fine}px)` }}>${visible.map((n) => {
           const row = blocks.current.get(Math.floor(n / 100) * 100)?.[n % 100];
           return html`<tr key=${n} aria-rowindex=${n + 2} class=${n === active ? "active" : ""} onClick=${row && onRow ? () => { setActive(n); onRow(row, n); } : undefined}><td class="n">${count(n + 1)}</td>${columns.map((c) => html`<td class=${isNumber(c.type) ? "num" : ""}>${row ? html`<${Cell} value=${row[c.name]} type=${c.type} />` : html`<span class="wait"></span>`}</td>`)}</tr>`;

@@ -20,7 +20,9 @@ COLUMNS_OF = 12
 class Asked(At):
     query: str = ""
     lang: Literal["sql", "gq"] = "sql"
-    run: bool = False
+    run: bool = True
+    params: str = ""
+    """Values of the query's parameters, as JSON: part of the link that is shared."""
 
 
 def console(call: Call) -> dict[str, Any]:

@@ -6,6 +6,9 @@ import json
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
+from quire.errors import InvalidInput, NotFound
+from quire.filters import In, every
+from quire.rowfiles import json_values
 from quire.rowfiles.write import json_rows
 from quire.server import row_formats
 from quire.server.calls import Call
@@ -16,6 +19,8 @@ from quire.server.ui.twins.home import kind_of
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from quire.lake import Table
+
 FIRST = 100
 """Rows of a window."""
 PROFILED = 50_000
@@ -25,8 +30,15 @@ BINS = 24
 
 class OneTable(At):
     name: str = ""
-    filter: str | None = None
+    filter: list[str] = []
+    """Conditions that all have to hold."""
     search: str | None = None
+    """A text; with a vector the search is hybrid."""
+    vector: str | None = None
+    """A list of numbers as JSON: the nearest rows."""
+    like: str | None = None
+    """The key of a row as JSON: the rows whose vectors are nearest to its own."""
+    vector_column: str | None = None
     offset: int = 0
 
 
@@ -43,6 +55,7 @@ def table(call: Call) -> dict[str, Any]:
         "time": snap.time.isoformat(),
         "kind": kind_of(asked.name),
         "table": shown,
+        "vectors": vectors_of(found.schema),
         **_window(call, found),
     }
 
@@ -55,13 +68,51 @@ def rows(call: Call) -> dict[str, Any]:
 
 def _window(call: Call, found: Any) -> dict[str, Any]:
     asked: OneTable = call.query
-    wanted = RowsAsked(filter=asked.filter or None, search=asked.search or None, offset=max(0, asked.offset))
-    if wanted.search is not None:
+    condition = " and ".join(f"({one})" for one in asked.filter if one.strip()) or None
+    wanted = RowsAsked(filter=condition, search=asked.search or None, offset=max(0, asked.offset))
+    wanted.vector = asked.vector or (_vector_like(found, asked) if asked.like else None)
+    ranked = wanted.search is not None or wanted.vector is not None
+    if ranked:
+        wanted.vector_column = asked.vector_column if wanted.vector is not None else None
         wanted.limit, wanted.offset = FIRST, 0
     got = rows_of(found, wanted, FIRST)
     values, _ = row_formats.page(got, FIRST)
-    total = len(values) if wanted.search is not None else found.count(wanted.filter)
-    return {"rows": values, "offset": wanted.offset, "total": total, "columns": row_formats.columns_of(got.schema)}
+    total = len(values) if ranked else found.count(wanted.filter)
+    return {
+        "rows": values,
+        "offset": wanted.offset,
+        "total": total,
+        "ranked": ranked,
+        "vector": wanted.vector,
+        "columns": row_formats.columns_of(got.schema),
+    }
+
+
+def vectors_of(schema: pa.Schema) -> list[str]:
+    """The columns that hold a vector in every row."""
+    import pyarrow as pa
+
+    kinds = [(f.name, f.type) for f in schema if pa.types.is_fixed_size_list(f.type)]
+    return [name for name, kind in kinds if pa.types.is_floating(kind.value_type)]
+
+
+def _vector_like(found: Table, asked: OneTable) -> str:
+    """The vector of the row that has a key, as JSON."""
+    import pyarrow as pa
+
+    columns = vectors_of(found.schema)
+    column = asked.vector_column or (columns[0] if columns else None)
+    if column not in columns:
+        raise InvalidInput(f"{asked.name!r} has no such column of vectors.", next="Choose one that holds vectors.")
+    key = json_value(asked.like or "", "like")
+    if not found.key or not isinstance(key, dict) or set(key) != set(found.key):
+        raise InvalidInput("This is no key of the table.", next="Give its key columns, as JSON.", field="like")
+    typed = json_values.table([key], pa.schema([found.schema.field(name) for name in found.key])).to_pylist()[0]
+    condition = every([In(name, (value,)) for name, value in typed.items()])
+    rows = found.scan(columns=[column], filter=condition, limit=1).to_pylist()
+    if not rows or rows[0][column] is None:
+        raise NotFound("There is no row with this key and a vector.", next="Choose another row.")
+    return json.dumps(rows[0][column])
 
 
 def profile(call: Call) -> dict[str, Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from quire.lake.handles import protectors_of
 from quire.server.calls import Call
 from quire.server.handlers.upkeep import SHOWN
 
@@ -11,7 +12,7 @@ VERBS = ("optimize", "cleanup", "recover", "verify")
 
 
 def upkeep(call: Call) -> dict[str, Any]:
-    """Where the lake stands, and the jobs that this server ran."""
+    """Where the lake stands, what keeps old commits and staged files, and the jobs that this server ran."""
     lake = call.lake()
     status = lake.status()
     said = {name: status[name] for name in SHOWN}
@@ -22,6 +23,8 @@ def upkeep(call: Call) -> dict[str, Any]:
         "status": said,
         "consumers": consumers,
         "recoveries": len(list(lake.recoveries())),
+        "tags": [{"name": name, "commit": str(tag)} for name, tag in lake.tags().items()],
+        **protectors_of(lake),
         "jobs": [job.to_dict() for job in call.server.jobs.of(call.path["lake"])],
         "verbs": VERBS,
     }

@@ -10,6 +10,6 @@ export default function Home({ data }) {
       <header><h2><a href=${to("tables", {}, lake.name)}>${lake.name}</a></h2>${lake.read_only ? html`<span class="chip"><${Icon} name="lock" size=${12} />read-only</span>` : null}</header>
       ${lake.problem ? html`<p class="bad"><${Icon} name="warn" /> It does not answer.</p><p class="muted small">${lake.problem.next}</p>` : html`
       <p class="message">${lake.message || "no message"}</p><p class="muted small"><code>${lake.commit}</code> · ${lake.author ? `${lake.author} · ` : ""}<${Time} at=${lake.time} /></p>
-      <div class="numbers"><div><b>${compact(lake.tables)}</b><span>tables</span></div><div><b>${compact(lake.rows)}</b><span>rows</span></div><div><b>${bytes(lake.bytes)}</b><span>data</span></div><div class="activity"><${Spark} values=${lake.activity.map(Math.cbrt)} bars label="rows moved by the last commits" width=${96} height=${30} /><span>activity</span></div></div>`}
+      <div class="numbers"><div><b>${compact(lake.tables)}</b><span>tables</span></div><div><b>${compact(lake.rows)}</b><span>rows</span></div><div><b>${bytes(lake.bytes)}</b><span>data</span></div></div><div class="activity"><${Spark} values=${[...Array(Math.max(0, 12 - lake.activity.length)).fill(0), ...lake.activity.map(Math.cbrt)]} bars label="rows moved by the last commits" width=${300} height=${30} stretch /><span>rows moved by the last commits</span></div>`}
     </article>`)}</div>` : html`<${Empty} icon="home" title="No lake for you here">Ask whoever runs the server for a key that opens one.<//>`}`;
 }
