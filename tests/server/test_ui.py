@@ -42,7 +42,7 @@ def data_of(reply: Reply) -> dict[str, Any]:
     return said
 
 
-CHANGES = ("cost", "cursor", "load", "checkpoint", "uncheckpointed", "pending_backfill")
+CHANGES = ("cost", "cursor", "load", "checkpoint", "uncheckpointed", "pending_backfill", "recoveries")
 
 
 def lasting(data: Any) -> Any:
