@@ -38,6 +38,10 @@ class Tally:
             self.owned,
         )
 
+    def with_bytes(self, more: int) -> Tally:
+        """The same when files came that hold no rows of their own."""
+        return replace(self, bytes=self.bytes + more)
+
     def without(self, own: int) -> Tally:
         """The same when rows that the transaction added are taken out again."""
         return replace(self, rows=self.rows - own, added=self.added - own)

@@ -375,6 +375,7 @@ def merged_row(
 
 def keyless(verdict: Verdict, b: Table, o: Table, t: Table, shell: Table) -> Table:
     """By identity, where the number of every value is also that of the multisets; else by number."""
+    b, o, t = (in_columns(one, shell, (o, t)) for one in (b, o, t))
 
     def value(row: Row) -> Any:
         return frozen({c: row.get(c) for c in shell.columns})
@@ -398,6 +399,15 @@ def keyless(verdict: Verdict, b: Table, o: Table, t: Table, shell: Table) -> Tab
             verdict.places = False
     rows = {k: {c: r.get(c) for c in shell.columns} for k, r in by_place.items()}
     return replace(shell, rows=rows, stamp=object())
+
+
+def in_columns(table: Table, shell: Table, sides: Sequence[Table]) -> Table:
+    """Its rows with the columns that one side has added, as they are there."""
+    known = {c: next((s for s in sides if c in s.columns), table) for c in shell.columns if c not in table.columns}
+    if not known:
+        return table
+    rows = {k: {**row, **{c: s.rows.get(k, {}).get(c) for c, s in known.items()}} for k, row in table.rows.items()}
+    return replace(table, rows=rows)
 
 
 # -- several bases ----------------------------------------------------------------------------------------------------

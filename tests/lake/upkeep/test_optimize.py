@@ -20,6 +20,7 @@ from quire.errors import Conflict, ReadOnly, TableNotFound, ValidatorMissing
 from quire.lake.commit import validators
 from quire.lake.upkeep.optimize import Optimized, TableOptimized, optimize
 from quire.store import metering
+from quire.testing import memory
 from quire.testing.s3 import SeaweedFS
 
 
@@ -651,3 +652,18 @@ def test_requests_follow_the_fragments_and_nothing_else(s3: SeaweedFS) -> None:
     assert sum(quire_crowded.values()) == sum(quire_few.values()) + 1, "one look at the commit that made the others"
     assert "list" not in quire_many
     assert sum(quire_many.values()) <= 8
+
+
+@pytest.mark.parametrize("format", ["lance", "memory"])
+def test_the_bytes_of_new_columns_count_before_and_after(tmp_path: Path, format: str) -> None:
+    memory.install()
+    with quire.create(tmp_path / "lake", backfill=False) as lake:
+        lake.transact(lambda tx: tx.create_table("t", [{"id": i} for i in range(20)], key="id", format=format) and None)
+        lake.transact(lambda tx: tx["t"].insert([{"id": i} for i in range(20, 40)]) and None)
+        before = lake["t"].bytes
+        lake.transact(lambda tx: tx["t"].add_columns({"c": "concat('c', cast(id as varchar), repeat('x', 500))"}))
+        grown = lake["t"].bytes
+        assert grown > before + 100
+        lake.optimize()
+        assert 0 < lake["t"].bytes
+        assert lake["t"].bytes > grown / 4

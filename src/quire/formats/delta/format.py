@@ -379,6 +379,9 @@ class DeltaFormat:
     def take_away(self, work: Any, key: Sequence[str], keys: pa.Table) -> None:
         take_away(work, key, keys)
 
+    def carry_indexes(self, work: Any, before: Pin, after: Pin) -> bool:
+        return False  # there are none
+
     def whole_rows(self, pin: Pin, keys: pa.Table) -> pa.Table:
         return self.open(pin).scan(filter=is_among(keys)).read_all()
 

@@ -27,6 +27,7 @@ from quire.formats.lance.head.backfill import (
     known_head,
 )
 from quire.formats.lance.head.foreign import Graft, trace
+from quire.formats.lance.indexes.carried import Segments, segments_by_name
 from quire.formats.lance.inspect.contents import claims, difference_of, needed, unlike_data, unlike_deletions
 from quire.formats.lance.inspect.retained_files import kept, plain_files
 from quire.formats.lance.inspect.row_diff import Changes, changed_rows
@@ -316,6 +317,18 @@ class LanceFormat:
 
     def take_away(self, work: Any, key: Sequence[str], keys: pa.Table) -> None:
         take_away(work, key, keys)
+
+    def carry_indexes(self, work: Any, before: Pin, after: Pin) -> bool:
+        known = self._indexes(before).keys() | self._indexes(work.draft.pin).keys()
+        carried = {name: segments for name, segments in self._indexes(after).items() if name not in known}
+        if carried:
+            work.draft.indexes.carried.update(carried)
+            work.draft.staged = None
+        return bool(carried)
+
+    def _indexes(self, pin: Pin) -> dict[str, Segments]:
+        handle = self._session.open_to_read(pin)
+        return segments_by_name(handle, self._session.manifest(pin.location, version_of(pin)))
 
     def whole_rows(self, pin: Pin, keys: pa.Table) -> pa.Table:
         return whole_rows(self._session.open_to_read(pin), keys)

@@ -143,6 +143,14 @@ class Mergeable(Protocol):
         """Remove the rows with these keys from the state that a work stands on."""
         ...
 
+    def carry_indexes(self, work: Work, before: Pin, after: Pin) -> bool:
+        """Take over the indexes that came between two states of another line, but for names that the work's state has.
+
+        They are not built anew: they speak of rows that lie here as there, and optimizing extends them to the others.
+        Whether there is any.
+        """
+        ...
+
     def whole_rows(self, pin: Pin, keys: pa.Table) -> pa.Table:
         """The rows of a state that have one of the keys, with the bytes of their blobs."""
         ...

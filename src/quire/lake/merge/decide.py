@@ -184,11 +184,13 @@ class Deciding:
         tended = [self._only_upkeep(mine, ancestry, states, whole=whole) for mine in (True, False)]
         if tended[1]:
             made.note = "only compacted or indexed there"
+            made.indexes = "theirs" if self._has_new_indexes(theirs, base, ours) else None
             return made
         if tended[0] and (
             not self._fits(base, ours, theirs) or self._names_of_indexes(ours) <= self._names_of_indexes(theirs)
         ):
             made.action, made.note = "adopt", "only compacted or indexed here"
+            made.indexes = "ours" if self._has_new_indexes(ours, base, theirs) else None
             return made
         if (whole or not all(self._holds(s, base) for s in (ours, theirs))) and self._tended_alike(ours.info.id):
             return made
@@ -281,6 +283,11 @@ class Deciding:
     def _names_of_indexes(self, state: TableState) -> set[str]:
         format = self.heads.core.format(state.pin.format)
         return {str(index["name"]) for index in format.open(state.pin).indexes()}
+
+    def _has_new_indexes(self, state: TableState, base: TableState, other: TableState) -> bool:
+        if not isinstance(self.heads.core.format(state.pin.format), Mergeable):
+            return False
+        return bool(self._names_of_indexes(state) - self._names_of_indexes(base) - self._names_of_indexes(other))
 
     # -- what the log says ------------------------------------------------------------------------------------
 

@@ -59,6 +59,8 @@ class RowsInColumnsOfBoth(KeyedRows):
             differs |= ~same(result.column(name), self.there.column(name))
         self._take_away(work, self.keyed.keys_of(present & (differs | ~stays)))
         self._append(work, result.filter(stays & differs))
+        other = self.theirs if self.onto == "ours" else self.ours
+        carried = self.format.carry_indexes(work, self.base, other.pin)
         if self.onto == "theirs":
             pin_of(tx, edit, work, state.pin)
             edit.did("restore")
@@ -66,6 +68,8 @@ class RowsInColumnsOfBoth(KeyedRows):
             edit.work = work
             edit.did("schema")
             edit.did("update")
+            if carried:
+                edit.did("index")
 
     def _result(self) -> pa.Table:
         """Every row as it is decided; those that go are as anything."""

@@ -107,6 +107,9 @@ class KeyedRows:
         if work.changed:
             edit.work = work
             edit.did("update")
+        if self.format.carry_indexes(work, self.base, self.theirs.pin):
+            edit.work = work
+            edit.did("index")
 
     def _outcome(self) -> NDArray[np.int8]:
         """What becomes of the rows that were compared.
@@ -127,6 +130,7 @@ class KeyedRows:
         self._carry(work, self.ours.pin, leave_out=self.keyed.keys_of(rows != OURS))
         self._take_away(work, self.keyed.keys_of((rows != THEIRS) & there.in_theirs))
         self._append(work, self.keyed.mixed(np.flatnonzero(rows == MIXED)))
+        self.format.carry_indexes(work, self.base, self.ours.pin)
         pin_of(tx, edit, work, self.theirs.pin)
         edit.did("restore")
 

@@ -17,6 +17,7 @@ import numpy as np
 
 from quire.conversion import held
 from quire.errors import InvalidInput
+from quire.formats import Work
 from quire.formats.equal_rows import grouped, matches
 from quire.lake.commit.table_change import Edit
 from quire.lake.merge.columns import is_renumbered
@@ -132,12 +133,11 @@ class MultisetRows:
             work = begin(tx, edit, self.ours)
             moved = not self.still[0]
             self.format.carry_over(work, self.base.pin, self.theirs.pin, key=(), others=self.others, moved=moved)
-            if work.changed:
-                edit.work = work
-                edit.did("update")
+            self._updated(edit, work)
         else:
             work = begin(tx, edit, self.theirs)
             self.format.carry_over(work, self.base.pin, self.ours.pin, key=())
+            self.format.carry_indexes(work, self.base.pin, self.ours.pin)
             pin_of(tx, edit, work, self.theirs.pin)
             edit.did("restore")
 
@@ -150,11 +150,20 @@ class MultisetRows:
         if rows.num_rows:
             work.rows.append(rows, missing="error")
         if self.onto == "theirs":
+            self.format.carry_indexes(work, self.base.pin, self.ours.pin)
             pin_of(tx, edit, work, self.theirs.pin)
             edit.did("restore")
-        elif work.changed:
+        else:
+            self._updated(edit, work)
+
+    def _updated(self, edit: Edit, work: Work) -> None:
+        """What was done on our state, with the indexes that came on theirs."""
+        if work.changed:
             edit.work = work
             edit.did("update")
+        if self.format.carry_indexes(work, self.base.pin, self.theirs.pin):
+            edit.work = work
+            edit.did("index")
 
     def _by_value(self, tx: Transaction, edit: Edit) -> None:
         """As many rows of each value as are decided, on our state."""
@@ -171,9 +180,8 @@ class MultisetRows:
         if further.num_rows:
             work.rows.append(further, missing="error")
         if work.changed:
-            edit.work = work
-            edit.did("update")
             edit.did("compact")  # rows of theirs do not lie where they lay there
+        self._updated(edit, work)
 
 
 def merge_multisets(

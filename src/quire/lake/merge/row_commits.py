@@ -57,8 +57,8 @@ def last_commits(format: Any, done: ChangesSince, state: TableState, key: Sequen
 def _steps(done: ChangesSince, table: str) -> list[_Step]:
     """The commits that changed rows of a table, newest first."""
     moved = [(point, change) for point, change in done.steps(table) if change.pin is not None]
-    before = [change.pin for _, change in moved[1:]]
-    steps = [_Step(point.commit, change, older) for (point, change), older in zip(moved, [*before, None], strict=True)]
+    before = [*(change.pin for _, change in moved), None][1:]
+    steps = [_Step(point.commit, change, older) for (point, change), older in zip(moved, before, strict=True)]
     return [s for s in steps if not all(KINDS[op] in ("upkeep", "neutral") for op in s.change.ops)]
 
 

@@ -11,6 +11,7 @@ import msgspec
 from quire.errors import InvalidInput
 from quire.lake.commit.table_change import Edit
 from quire.lake.merge.conflicts import Kind, MergeConflict, Op, Side, sealed
+from quire.lake.merge.keyed_rows import begin, pin_of
 from quire.lake.merge.strategies import Decision
 from quire.ledger import TableInfo, TableState
 
@@ -72,6 +73,8 @@ class TableMerge:
     disputes: list[Dispute] = field(default_factory=list)
     gives_way: Dispute | None = None
     """That about its name, which a table of theirs wants: where theirs is chosen, this one is dropped."""
+    indexes: Side | None = None
+    """The side whose new indexes are taken over, where the table is as the other has it."""
     note: str = ""
     """What a reader of the preview should know."""
 
@@ -86,7 +89,7 @@ class TableMerge:
     def changes(self) -> bool:
         """Whether our side is changed by it."""
         renamed = self.ours is not None and self.info is not None and self.info != self.ours.info
-        return self.action != "keep" or renamed or bool(self.disputes)
+        return self.action != "keep" or renamed or bool(self.disputes) or self.indexes is not None
 
     @property
     def guarded(self) -> bool:
@@ -163,6 +166,8 @@ class TableMerge:
             return Edit(info, None, ops=["restore"], pin=self.theirs.pin)
         assert self.ours is not None
         renamed = info.name != self.ours.info.name
+        if self.indexes is not None and not self.disputes:
+            return self._with_indexes(tx, Edit(info, self.ours, ops=["rename"] if renamed else [], renamed=renamed))
         if action == "adopt":
             assert self.theirs is not None
             return Edit(info, self.ours, ops=["restore"], pin=self.theirs.pin, renamed=renamed)
@@ -172,6 +177,24 @@ class TableMerge:
         if not edit.ops and info != self.ours.info:
             edit.did("schema")
         return edit if edit.ops else None
+
+    def _with_indexes(self, tx: Transaction, edit: Edit) -> Edit | None:
+        """The rows as one side has them, and the indexes of both."""
+        assert self.base is not None
+        assert self.ours is not None
+        assert self.theirs is not None
+        mine = self.action == "keep"
+        state, other = (self.ours, self.theirs) if mine else (self.theirs, self.ours)
+        work = begin(tx, edit, state)
+        format: Any = tx.live.core.format(state.pin.format)
+        carried = format.carry_indexes(work, self.base.pin, other.pin)
+        if not mine:
+            pin_of(tx, edit, work, state.pin)
+            edit.did("restore")
+        elif carried:
+            edit.work = work
+            edit.did("index")
+        return edit if edit.ops or edit.info != self.ours.info else None
 
     def _named(self, dispute: Dispute, info: TableInfo | None) -> TableInfo | None:
         if info is None:

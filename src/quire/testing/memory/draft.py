@@ -93,7 +93,8 @@ class Draft:
 
     def chain(self, state: Version) -> None:
         """Go on from a state that changed more than rows. From here on any rival change is a conflict."""
-        self.tally = self.tally.after(self.net)
+        more = state.bytes - self.base.bytes - self.net.bytes_added
+        self.tally = self.tally.after(self.net).with_bytes(max(0, more))
         known = set(self.files)
         self.files.extend(p for f in state.fragments for p in f.paths if p not in known)
         self._start_from(state)

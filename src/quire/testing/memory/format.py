@@ -14,7 +14,7 @@ from quire.conversion.inputs import source
 from quire.conversion.plain_types import plain_schema
 from quire.conversion.source import Source, finite, selected
 from quire.errors import CorruptRecord, InvalidInput, NotFound, SnapshotExpired, StorageError, Unsupported
-from quire.formats import Foreign, Head, Promotion, Work
+from quire.formats import Foreign, Head, IndexSpec, Promotion, Work
 from quire.formats.key_sets import is_among
 from quire.ledger import Pin
 from quire.store import Outcome, Store
@@ -232,6 +232,17 @@ class MemoryFormat:
 
     def take_away(self, work: Any, key: Sequence[str], keys: pa.Table) -> None:
         take_away(work, key, keys)
+
+    def carry_indexes(self, work: Any, before: Pin, after: Pin) -> bool:
+        old, new = self.open(before).state, self.open(after).state
+        known = {index.name for state in (old, work.draft.base) for index in state.indexes}
+        columns = {f.id: f.name for f in new.fields}
+        carried = [
+            i for i in new.indexes if i.name not in known and work.draft.base.field(columns[i.field]) is not None
+        ]
+        for index in carried:
+            work.indexes.create(IndexSpec(columns[index.field], index.kind, index.name), replace=False)
+        return bool(carried)
 
     def whole_rows(self, pin: Pin, keys: pa.Table) -> pa.Table:
         return self.open(pin).scan(filter=is_among(keys)).read_all()

@@ -167,7 +167,7 @@ class MemoryWork:
                 version=state.id,
                 counter=draft.pin.counter if draft.created else draft.pin.counter + 1,
                 rows=tally.rows,
-                bytes=tally.bytes + draft.compaction.growth,
+                bytes=max(0, tally.bytes + draft.compaction.growth),
                 fragments=len(state.fragments),
             )
             draft.staged = Staged(pin, self.keys(), tally.added, tally.removed, tuple(draft.files))

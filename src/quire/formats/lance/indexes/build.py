@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from quire.errors import AlreadyExists, InvalidInput, NotFound
 from quire.formats import IndexSpec, Run
+from quire.formats.lance.indexes.carried import Segments
 from quire.formats.lance.metering import Scan, metered
 from quire.formats.lance.session import described, first_line, translating
 from quire.formats.lance.staging.rebase import files
@@ -147,14 +148,16 @@ class Indexes:
     built: dict[str, Built] = field(default_factory=dict)
     builders: dict[str, Run] = field(default_factory=dict)
     """Who builds an index that this process does not build itself."""
+    carried: dict[str, Segments] = field(default_factory=dict)
+    """Of another line of the table: what of them fits the final fragments is taken over, unless one has the name."""
 
     @property
     def changed(self) -> bool:
-        return bool(self.wanted or self.dropped)
+        return bool(self.wanted or self.dropped or self.carried)
 
     @property
     def names(self) -> set[str]:
-        return {*self.wanted, *self.dropped}
+        return {*self.wanted, *self.dropped, *self.carried}
 
     def want(self, handle: LanceDataset, spec: IndexSpec, *, replace: bool, table: str, run: Run | None = None) -> None:
         require(handle, [spec.column], table)
@@ -202,6 +205,12 @@ class Indexes:
             old = _stored(handle, spec.name)
             index = self._fitting(handle, spec) or self._build(stager, handle, spec, table)
             handle = stager.detach(handle, Op.CreateIndex([index], old))
+        for name, segments in self.carried.items():
+            handle = stager.placed(handle)
+            found = segments.on(handle) if _named(handle, name) is None else []
+            if found:
+                handle = stager.detach(handle, Op.CreateIndex(found, []))
+                stager.files.extend(f"_indices/{segment.uuid}/" for segment in found)
         return handle
 
     def _fitting(self, handle: LanceDataset, spec: IndexSpec) -> Any | None:

@@ -237,7 +237,10 @@ class Draft:
 
     def chain(self, handle: LanceDataset) -> None:
         """Go on from a staged version that changed more than rows. From here on any rival change is a conflict."""
-        self.tally = self.tally.after(self.net)
+        # New columns lie in files of their own, beside those of the rows.
+        known = data_bytes([f.metadata for f in self.base.get_fragments()]) + self.net.bytes_added
+        more = data_bytes([f.metadata for f in handle.get_fragments()]) - known
+        self.tally = self.tally.after(self.net).with_bytes(max(0, more))
         self._start_from(handle)
 
     def replace(self, handle: LanceDataset, fragments: list[Any], rows: int) -> None:
