@@ -72,6 +72,12 @@ def _operation(route: Route, known: dict[Any, Any], components: dict[str, Any]) 
     said["responses"] = {str(route.status): answer, "default": {"$ref": "#/components/responses/Problem"}}
     if route.query is not None and "at" in route.query.__struct_fields__:
         said["responses"]["304"] = {"description": "The client has it already."}
+    if route.name == "agents":
+        of_mcp = {
+            "description": "A problem, or what MCP has for it.",
+            "content": {MEDIA_TYPE: {"schema": PROBLEM}, JSON: {}},
+        }
+        said["responses"]["default"] = of_mcp
     if route.access != "public":
         said["security"] = [{"token": []}, {}]
     return said
