@@ -135,6 +135,20 @@ READS = {
         "order { $w.length desc, $a.name, $b.name }",
     ),
     "not": ("$p: Person not { $p worksAt $_ }", "$p.name", ""),
+    "exists": ("$p: Person exists { $p knows $q  $q.age > 25  not { $q worksAt $_ } }", "$p.name", ""),
+    "exists within or": ("$p: Person or { $p.age > 40 { exists { $p worksAt $c $c.size > 4 } } }", "$p.name", ""),
+    "counts": (
+        "$p: Person  count { $p knows $_ } >= 1  optional { $p worksAt $c }",
+        "$p.name, count { $p $k:knows $f } as edges, count { $x worksAt $c } as staff, count { $y: Company } as all,"
+        " count { $p knows{1,} $f  exists { $f knows $g  $g.name != $p.name } } as far",
+        "order { edges desc, $p.name }",
+    ),
+    "counts in groups, alternatives and optional parts": (
+        "$p: Person or { count { $p knows $_ } > 1  $p.age = 7 } optional { $p knows $q count { $q knows $_ } > 1 }",
+        "$p.age as age, avg(count { $p <knows> $_ }) as mean, collect($q.name) as names,"
+        " collect(distinct $p.mood) as m",
+        "having { mean > 1  size(names) < 9 } order { mean desc }",
+    ),
     "functions of texts": (
         "$p: Person  lower($p.name) = $p.name",
         'upper($p.bio) as up, lower("ΟΔΟΣ İ 𐐀") as low, upper("ᾀ 𐐨") as greek,'

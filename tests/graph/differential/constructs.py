@@ -14,7 +14,7 @@ READS = (
     *("bind", "bind with properties", "anonymous variable", "parameter", "list", "whole entity", "alias"),
     *("traversal", "either way", "bounded", "unbounded", "bound edge", "edge filters", "edge filters on a walk"),
     *("=", "!=", "<", "<=", ">", ">=", "contains", "starts_with", "in", "is null", "is not null"),
-    *("not", "or", "optional", "shortest", "length of a path", "nodes of a path"),
+    *("not", "exists", "or", "optional", "count { }", "collect", "shortest", "length of a path", "nodes of a path"),
     *("search", "match_text", "fuzzy", "fuzzy with edits", "bm25", "nearest", "rrf", "rrf with k", "now"),
     *("+", "-", "*", "/", "%", "minus sign", "String", "I64", "F64", "Bool", "Date", "DateTime"),
     *("count", "count(*)", "sum", "avg", "min", "max", "distinct aggregate"),
@@ -81,7 +81,9 @@ def _of_parts(body: object, parameters: set[str]) -> Iterator[str]:
                 yield "bind with properties" if part.properties else "bind"
             case ast.Traverse():
                 yield from _of_step(part)
-            case ast.Not() | ast.Or() | ast.Optional() | ast.Shortest():
+            case ast.CountOf():
+                yield "count { }"
+            case ast.Not() | ast.Exists() | ast.Or() | ast.Optional() | ast.Shortest():
                 yield type(part).__name__.lower()
             case ast.Compare():
                 yield part.operator

@@ -197,6 +197,10 @@ class Reading(Writer):
         if self.pick.chance(22):
             self.lines.append(self._not())
         if self.pick.chance(22):
+            self.lines.append(self._exists())
+        if self.pick.chance(20):
+            self.lines.append(f"{self.count_of()} {self.pick.one(('>=', '<=', '>', '!='))} {self.pick.number(0, 2)}")
+        if self.pick.chance(22):
             self.lines.append(self._or())
         if self.pick.chance(30):
             self._optional()
@@ -423,6 +427,29 @@ class Reading(Writer):
             lines.append(f"not {{ {self._condition()} }}")
         return f"not {{ {'  '.join(lines)} }}"
 
+    def _exists(self) -> str:
+        inside: dict[str, Seen] = {}
+        lines = [self._traversal(into=inside, share=12)]
+        for name, seen in inside.items():
+            if self.pick.chance(40):
+                lines.append(self.condition(seen.kind, seen.row, of(name)))
+        return f"exists {{ {'  '.join(lines)} }}"
+
+    def count_of(self) -> str:
+        """A number of rows, of what an optional part found now and then."""
+        inside: dict[str, Seen] = {}
+        lines = [self._traversal(self._start_of_count(), into=inside, share=30)]
+        for name, seen in inside.items():
+            if self.pick.chance(25):
+                lines.append(self.condition(seen.kind, seen.row, of(name)))
+        if self.pick.chance(15):
+            lines.append(f"not {{ {self._condition()} }}")
+        return f"count {{ {'  '.join(lines)} }}"
+
+    def _start_of_count(self) -> str:
+        maybe = [name for name, seen in self.maybe.items() if not seen.kind.is_edge]
+        return self.pick.one(maybe if maybe and self.pick.chance(30) else list(self.nodes))
+
     def _or(self) -> str:
         shared = self._shared_or() if self.pick.chance(25) else None
         if shared is not None:
@@ -612,11 +639,13 @@ class Outputs:
         if numbers and self.pick.chance(40):
             column = self.pick.one([c for c in numbers if c.base != "U64"] or numbers)
             found.append(Column(f"(-{column.text})", "I64" if column.base in WHOLE else "F64"))
-        for name in self.pick.some(NAMES, 5, 8):
+        for name in self.pick.some(NAMES, 6, 9):
             drawn = self.reading.calls().draw(name)
             found.append(Column(drawn.text, drawn.base, drawn.many))
         if self.pick.chance(30):
             found.append(Column(self.reading.case().text, "case"))
+        if self.pick.chance(20):
+            found.append(Column(self.reading.count_of(), "I64"))
         found += [self._number(numbers, sign) for sign in SIGNS if numbers and self.pick.chance(28)]
         return found
 
@@ -639,6 +668,12 @@ class Outputs:
             self._return(Column(drawn.text, drawn.base, drawn.many))
         if self.pick.chance(15):
             self._return(Column(self.reading.case().text, "case"))
+        if self.pick.chance(20):
+            self._return(Column(f"{self.pick.one(('avg', 'sum', 'max'))}({self.reading.count_of()})", "case"))
+        if self.pick.chance(55):
+            column = self._column(lambda c: c.is_single)
+            distinct = "distinct " * self.pick.chance(40)
+            self._return(Column(f"collect({distinct}{column.text})", column.base, True))
         for path in self.reading.paths:
             if self.pick.chance(60):
                 self._return(Column(f"${path}.nodes", "String", True))

@@ -160,6 +160,8 @@ class Evaluate:
             case ast.Case():
                 branch = next((b.value for b in given.branches if self.all_hold(b.conditions, at)), given.otherwise)
                 return None if branch is None else self.value(branch, at)
+            case ast.CountOf():
+                return self.count_of(given, at)
             case ast.Call() if given.function in functions.NAMES:
                 return functions.called(given.function, [self.value(a, at) for a in given.arguments])
             case ast.Call():
@@ -178,6 +180,9 @@ class Evaluate:
             return len(at.group)
         values = [self.plain(given.argument, Context(env)) for env in at.group]
         return aggregate(given.function, [v for v in values if v is not None], given.distinct)
+
+    def count_of(self, given: ast.CountOf, at: Context) -> int:
+        raise NotImplementedError
 
     def call(self, given: ast.Call, at: Context) -> Any:
         assert given.function == "now"

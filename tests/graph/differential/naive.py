@@ -46,14 +46,17 @@ class Naive(Evaluate):
     def answer(self) -> Answer:
         """The rows; `Undefined` where one of their values cannot be computed."""
         read = self.read
-        self._look_for_errors(read.match, {})
+        kinds = self._look_for_errors(read.match, {})
+        for part in parts_of((read.projections, read.having, read.order)):
+            if isinstance(part, ast.CountOf):
+                self._look_for_errors(part.clauses, kinds)
         self.found = list(self.solve(read.match, {}, {}))
         try:
             return self._answered()
         except Undefined:
-            if read.limit is None and not read.having:
+            if read.limit is None or (read.having and read.order):
                 raise
-            raise Unclear from None  # rows beyond the limit, and those that `having` leaves out, need not be computed
+            raise Unclear from None  # rows beyond the limit need not be computed, unless `having` asks for them
 
     def _answered(self) -> Answer:
         read = self.read
@@ -62,7 +65,7 @@ class Naive(Evaluate):
         rows = [(c, tuple(self._output(p.expression, c) for p in read.projections)) for c in contexts]
         if read.distinct:
             rows = list({repr(outputs): (c, outputs) for c, outputs in reversed(rows)}.values())[::-1]
-        rows = [(c, o) for c, o in rows if self.all_hold(read.having, c)]
+        rows = [(c, o) for c, o in rows if all([self.holds(test, c) for test in read.having])]
         limit, offset = self._count(read.limit), self._count(read.offset)
         if not read.order and read.offset is None:
             return Answer([o for _, o in rows], False, limit)
@@ -152,6 +155,8 @@ class Naive(Evaluate):
                 return self.holds(clause, Context(env))
             case ast.Not():
                 return not self._exists([clause.clauses], env, types)
+            case ast.Exists():
+                return self._exists([clause.clauses], env, types)
             case ast.Or():
                 return self._exists(clause.alternatives, env, types)
             case _:
@@ -173,6 +178,17 @@ class Naive(Evaluate):
         if undefined is not None:
             raise undefined
         return False
+
+    def count_of(self, given: ast.CountOf, at: Context) -> int:
+        """How many ways there are to satisfy the clauses, given what is bound around them."""
+        return len(list(self.solve(given.clauses, at.env, self._all_types(at.env))))
+
+    def _all_types(self, env: Env) -> dict[str, str]:
+        """The types of all nodes that a block may see, be they null or not."""
+        found = self._types(self.read.match, {})
+        for optional in _optionals(self.read.match):
+            found = self._types(optional.clauses, found)
+        return found | {name: thing.kind.name for name, thing in env.items() if isinstance(thing, Thing)}
 
     # -- types ----------------------------------------------------------------------------------------------------
 
@@ -209,8 +225,11 @@ class Naive(Evaluate):
         for clause in clauses:
             if isinstance(clause, ast.Optional):
                 kinds = self._look_for_errors(clause.clauses, kinds)
+        for part in (p for c in clauses if isinstance(c, ast.Compare) for p in parts_of(c)):
+            if isinstance(part, ast.CountOf):
+                self._look_for_errors(part.clauses, kinds)
         for clause in clauses:
-            if isinstance(clause, ast.Not):
+            if isinstance(clause, ast.Not | ast.Exists):
                 self._look_for_errors(clause.clauses, kinds)
             elif isinstance(clause, ast.Or):
                 for alternative in clause.alternatives:
@@ -312,10 +331,7 @@ class Naive(Evaluate):
 
     def _kind_of(self, variable: str) -> Kind:
         """The type of a variable, wherever in the query it is introduced."""
-        found = self._types(self.read.match, {})
-        for optional in _optionals(self.read.match):
-            found = self._types(optional.clauses, found)
-        return self.world.kinds[found[variable]]
+        return self.world.kinds[self._all_types({})[variable]]
 
     def _fused(self, given: ast.Call, at: Context) -> float:
         k = self.value(given.arguments[2], at) if len(given.arguments) == 3 else 60

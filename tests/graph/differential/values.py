@@ -81,6 +81,8 @@ def aggregate(function: str, values: list[Any], distinct: bool) -> Any:
     """An aggregate of the values that are there."""
     if distinct:
         values = list(dict.fromkeys(values))
+    if function == "collect":
+        return sorted(values)
     if function == "count":
         return len(values)
     if not values:

@@ -87,7 +87,9 @@ def _deeper(inner: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
         st.builds(ast.Binary, st.sampled_from("+-*/%"), inner, inner),
         st.builds(ast.Negative, inner.filter(_unsigned)),
         st.lists(inner, max_size=3).map(lambda items: ast.ListOf(tuple(items))),
-        st.builds(ast.Aggregate, st.sampled_from(["count", "sum", "avg", "min", "max"]), inner, st.booleans()),
+        st.builds(
+            ast.Aggregate, st.sampled_from(["count", "sum", "avg", "min", "max", "collect"]), inner, st.booleans()
+        ),
         st.just(ast.Aggregate("count", None)),
         st.builds(lambda f, a, b: ast.Call(f, (a, b)), st.sampled_from(["concat", "split", "coalesce"]), inner, inner),
         st.builds(ast.Case, st.lists(_branches(inner), min_size=1, max_size=2).map(tuple), st.none() | inner),
@@ -105,6 +107,8 @@ def _nested(inner: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
     block = st.lists(inner, min_size=1, max_size=3).map(tuple)
     return st.one_of(
         st.builds(ast.Not, block),
+        st.builds(ast.Exists, block),
+        st.builds(lambda b, n: ast.Compare(">", ast.CountOf(b), n), block, LITERALS),
         st.builds(ast.Optional, block),
         st.lists(block, min_size=1, max_size=3).map(lambda a: ast.Or(tuple(a))),
     )

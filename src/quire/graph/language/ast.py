@@ -30,7 +30,7 @@ Value = str | int | float | bool | dt.date | dt.datetime
 LiteralKind = Of["String", "I64", "F64", "Bool", "Date", "DateTime"]
 Arithmetic = Of["+", "-", "*", "/", "%"]
 Operator = Of["=", "!=", "<", "<=", ">", ">=", "contains", "starts_with", "in"]
-AggregateName = Of["count", "sum", "avg", "min", "max"]
+AggregateName = Of["count", "sum", "avg", "min", "max", "collect"]
 
 
 @dataclass(frozen=True)
@@ -95,7 +95,8 @@ class Negative:
 
 @dataclass(frozen=True)
 class Aggregate:
-    """`count($x)`, `count(distinct $x)`, `count(*)` (which has no argument), `sum(a)`, `avg(a)`, `min(a)`, `max(a)`."""
+    """`count($x)`, `count(distinct $x)`, `count(*)` (which has no argument), `sum(a)`, `avg(a)`, `min(a)`, `max(a)`,
+    `collect(a)`."""
 
     function: AggregateName
     argument: Expression | None
@@ -129,7 +130,15 @@ class Case:
     at: At = field(default=NOWHERE, compare=False, repr=False)
 
 
-Expression = Literal | Variable | Access | Name | ListOf | Binary | Negative | Aggregate | Call | Case
+@dataclass(frozen=True)
+class CountOf:
+    """`count { … }`: how many rows the clauses have, given what is bound around them."""
+
+    clauses: tuple[Clause, ...]
+    at: At = field(default=NOWHERE, compare=False, repr=False)
+
+
+Expression = Literal | Variable | Access | Name | ListOf | Binary | Negative | Aggregate | Call | Case | CountOf
 
 
 # -- clauses ----------------------------------------------------------------------------------------------------------
@@ -224,6 +233,14 @@ class Not:
 
 
 @dataclass(frozen=True)
+class Exists:
+    """`exists { … }`: a way to satisfy all of it. What it binds is not seen outside."""
+
+    clauses: tuple[Clause, ...]
+    at: At = field(default=NOWHERE, compare=False, repr=False)
+
+
+@dataclass(frozen=True)
 class Or:
     """`or { a  b  { c d } }`: at least one alternative; each is one clause or a block of several."""
 
@@ -239,7 +256,7 @@ class Optional:
     at: At = field(default=NOWHERE, compare=False, repr=False)
 
 
-Clause = Bind | Traverse | Shortest | Compare | IsNull | Matches | Not | Or | Optional
+Clause = Bind | Traverse | Shortest | Compare | IsNull | Matches | Not | Exists | Or | Optional
 
 
 # -- queries ----------------------------------------------------------------------------------------------------------

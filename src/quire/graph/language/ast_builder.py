@@ -55,7 +55,7 @@ def unquoted(token: Any) -> str:
         ) from None
 
 
-AGGREGATES = ("count", "sum", "avg", "min", "max")
+AGGREGATES = ("count", "sum", "avg", "min", "max", "collect")
 SEARCHES = ("search", "fuzzy", "match_text")
 CALLS: dict[str, tuple[int, int | None]] = {
     "now": (0, 0),
@@ -230,6 +230,14 @@ class Build:
     def negation(self, parts: Parts) -> ast.Not:
         word, clauses = parts
         return ast.Not(clauses, place(word))
+
+    def exists(self, parts: Parts) -> ast.Exists:
+        word, clauses = parts
+        return ast.Exists(clauses, place(word))
+
+    def count_of(self, parts: Parts) -> ast.CountOf:
+        word, clauses = parts
+        return ast.CountOf(clauses, place(word))
 
     def or_(self, parts: Parts) -> ast.Or:
         word, *alternatives = parts

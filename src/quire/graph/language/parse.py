@@ -9,7 +9,7 @@ import dataclasses
 from collections.abc import Iterable, Iterator
 from functools import cache
 from importlib import resources
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from quire.errors import InvalidQuery
 from quire.graph.language import ast
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from lark import Lark
     from lark.exceptions import UnexpectedInput
 
+T = TypeVar("T")
 LONGEST = 1 << 20
 """Characters of a text."""
 DEEPEST = 100
@@ -80,8 +81,24 @@ def _settled(query: ast.Query) -> ast.Query:
     if isinstance(query.body, ast.Mutation):
         return query
     parameters = {p.name for p in query.parameters}
-    match = tuple(_clauses(query.body.match, parameters))
-    return dataclasses.replace(query, body=dataclasses.replace(query.body, match=match))
+    body = dataclasses.replace(query.body, match=tuple(_clauses(query.body.match, parameters)))
+    return dataclasses.replace(query, body=_counted(body, parameters))
+
+
+def _counted(part: T, parameters: set[str]) -> T:
+    """A part of the tree in which that is so within `count { … }` too."""
+    if isinstance(part, tuple):
+        found = tuple(_counted(item, parameters) for item in part)
+        return cast(T, found) if any(a is not b for a, b in zip(found, part, strict=True)) else part
+    if isinstance(part, At) or not dataclasses.is_dataclass(part) or isinstance(part, type):
+        return part
+    old = {f.name: getattr(part, f.name) for f in dataclasses.fields(part)}
+    if isinstance(part, ast.CountOf):
+        old["clauses"] = tuple(_clauses(part.clauses, parameters))
+    new = {name: _counted(value, parameters) for name, value in old.items()}
+    if all(new[f.name] is getattr(part, f.name) for f in dataclasses.fields(part)):
+        return part
+    return dataclasses.replace(part, **new)
 
 
 def _clauses(clauses: Iterable[ast.Clause], parameters: set[str]) -> Iterator[ast.Clause]:
@@ -92,7 +109,7 @@ def _clauses(clauses: Iterable[ast.Clause], parameters: set[str]) -> Iterator[as
                     yield clause
                 else:
                     yield ast.Traverse(left, clause.operator, right, at=clause.at)
-            case ast.Not() | ast.Optional():
+            case ast.Not() | ast.Exists() | ast.Optional():
                 yield dataclasses.replace(clause, clauses=tuple(_clauses(clause.clauses, parameters)))
             case ast.Or():
                 alternatives = tuple(tuple(_clauses(a, parameters)) for a in clause.alternatives)

@@ -9,9 +9,10 @@
 edges without a name, one that no other variable has. Such a name is no identifier that could go into SQL as it is.
 
 **Blocks.** The rows of a block are found in this order: every combination of its scans, expansions and paths that
-satisfies its `conditions`; then each of its `optional` parts joins what it finds, or nulls; then `after` filters.
-Conditions of a block see the variables of the blocks around it. A block inside `Without`, `Either` or `Maybe` scans
-only the variables that it introduces.
+satisfies its `conditions`; then each of its `optional` parts joins what it finds, or nulls; then `counts` are added;
+then `after` filters.
+Conditions of a block see the variables of the blocks around it. A block inside `Without`, `Either`, `Maybe` or
+`Counted` scans only the variables that it introduces.
 
 **Nulls.** A comparison with a null never holds, neither does its opposite; only `IsNull` sees nulls.
 
@@ -136,6 +137,14 @@ class PathNodes:
 
 
 @dataclass(frozen=True)
+class CountOf:
+    """How many rows a block of `counts` has for the row at hand."""
+
+    variable: str
+    type: Type = I64
+
+
+@dataclass(frozen=True)
 class ListOf:
     """A list of expressions of one type; `type` is that of the list."""
 
@@ -190,9 +199,10 @@ class Case:
 @dataclass(frozen=True)
 class Aggregate:
     """An aggregate over the rows of a group. `count` of an expression counts what is not null; `count(*)` has no
-    argument. `sum` of whole numbers is I64 and an error beyond it. Without any value `count` is 0, all others null."""
+    argument. `sum` of whole numbers is I64 and an error beyond it. `collect` is the list of
+    the values, the smallest first. Without any value `count` is 0, `collect` is empty, all others are null."""
 
-    function: Literal["count", "sum", "avg", "min", "max"]
+    function: Literal["count", "sum", "avg", "min", "max", "collect"]
     argument: Expression | None
     distinct: bool
     type: Type
@@ -256,6 +266,7 @@ Expression = (
     | Whole
     | PathLength
     | PathNodes
+    | CountOf
     | ListOf
     | Arithmetic
     | Negate
@@ -398,6 +409,15 @@ class Maybe:
     shared: tuple[str, ...]
 
 
+@dataclass(frozen=True)
+class Counted:
+    """How many rows a block has, given the variables that it shares with the outside: what `CountOf` is by name."""
+
+    name: str
+    block: Block
+    shared: tuple[str, ...]
+
+
 Condition = Predicate | Without | Either
 
 
@@ -409,7 +429,9 @@ class Block:
     conditions: tuple[Condition, ...] = ()
     optional: tuple[Maybe, ...] = ()
     after: tuple[Condition, ...] = ()
-    """Conditions that use variables of the optional parts."""
+    """Conditions that use variables of the optional parts, or counts."""
+    counts: tuple[Counted, ...] = ()
+    """For every row with its optional parts."""
 
     @property
     def variables(self) -> tuple[str, ...]:

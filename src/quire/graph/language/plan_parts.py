@@ -33,7 +33,7 @@ def variables(node: Any) -> Iterator[str]:
                 yield from (part.source, part.target)
             case plan.Shortest():
                 yield part.path
-            case plan.Without() | plan.Either() | plan.Maybe():
+            case plan.Without() | plan.Either() | plan.Maybe() | plan.Counted():
                 yield from part.shared
             case _:
                 pass

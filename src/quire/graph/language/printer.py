@@ -97,6 +97,8 @@ def show_clause(clause: ast.Clause) -> str:
             return show_expression(clause.call)
         case ast.Not():
             return f"not {_block(clause.clauses)}"
+        case ast.Exists():
+            return f"exists {_block(clause.clauses)}"
         case ast.Optional():
             return f"optional {_block(clause.clauses)}"
         case ast.Or():
@@ -138,6 +140,8 @@ def show_expression(expression: ast.Expression, strength: int = 0) -> str:
             return f"{expression.function}({'distinct ' if expression.distinct else ''}{argument})"
         case ast.Call():
             return f"{expression.function}({', '.join(map(show_expression, expression.arguments))})"
+        case ast.CountOf():
+            return f"count {_block(expression.clauses)}"
         case ast.Case():
             branches = "".join(
                 f" when {_joined(b.conditions)} then {show_expression(b.value)}" for b in expression.branches

@@ -178,6 +178,9 @@ def _tree(prepared: Prepared, block: plan.Block, depth: int) -> Iterator[str]:
     for part in block.optional:
         yield f"{indent}optional"
         yield from _tree(prepared, part.block, depth + 1)
+    for one in block.counts:
+        yield f"{indent}count"
+        yield from _tree(prepared, one.block, depth + 1)
     yield from _conditions(prepared, block.after, depth)
 
 

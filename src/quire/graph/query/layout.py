@@ -44,7 +44,9 @@ class Layout:
         }
         self.implied: dict[str, str] = {}
         """Nodes that are not read, with the column of an edge that is their id (`implied_nodes`)."""
-        self._paths = {p.path: len(self.places) + n for n, p in enumerate(_paths(read.block))}
+        others = [*(p.path for p in _paths(read.block)), *(c.name for b in blocks(read.block) for c in b.counts)]
+        self._paths = {name: len(self.places) + n for n, name in enumerate(others)}
+        """Of paths and counts."""
 
     def place(self, variable: str) -> EntityColumns:
         return self.places[variable]
@@ -73,7 +75,7 @@ class Layout:
         return self.places[variable].number if variable in self.places else self._paths[variable]
 
     def path(self, variable: str, what: str) -> str:
-        """The column of a path's `length` or `nodes`."""
+        """The column of a path's `length` or `nodes`, or of a `count`."""
         return f"v{self._paths[variable]}_{what}"
 
 
@@ -91,13 +93,13 @@ def blocks(block: plan.Block) -> Iterator[plan.Block]:
         elif isinstance(condition, plan.Either):
             for one in condition.blocks:
                 yield from blocks(one)
-    for part in block.optional:
-        yield from blocks(part.block)
+    for inner in (*(p.block for p in block.optional), *(c.block for c in block.counts)):
+        yield from blocks(inner)
 
 
 def variables(term: object) -> set[str]:
     """The variables that an expression or a predicate uses."""
-    if isinstance(term, plan.Field | plan.System | plan.Whole | plan.PathLength | plan.PathNodes):
+    if isinstance(term, plan.Field | plan.System | plan.Whole | plan.PathLength | plan.PathNodes | plan.CountOf):
         return {term.variable}
     if isinstance(term, plan.Contains | plan.StartsWith | plan.Compare | plan.Arithmetic):
         return variables(term.left) | variables(term.right)

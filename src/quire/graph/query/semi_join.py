@@ -257,8 +257,8 @@ def _text_conditions(block: plan.Block) -> Iterator[tuple[str, plan.TextMatch]]:
 
 
 def _inner(block: plan.Block) -> Iterator[plan.Block]:
-    for part in block.optional:
-        yield part.block
+    yield from (part.block for part in block.optional)
+    yield from (one.block for one in block.counts)
     for condition in (*block.conditions, *block.after):
         if isinstance(condition, plan.Without):
             yield condition.block

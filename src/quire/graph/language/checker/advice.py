@@ -30,7 +30,7 @@ def _cross_products(context: Context, scope: Scope, block: plan.Block) -> None:
             name = group[name]
         return name
 
-    for part in (*block.expansions, *block.paths, *block.conditions, *block.after, *block.optional):
+    for part in (*block.expansions, *block.paths, *block.conditions, *block.after, *block.optional, *block.counts):
         first, *rest = dict.fromkeys((*variables(part), *_edge(part))) or ("",)
         for name in rest:
             group[root(name)] = root(first)

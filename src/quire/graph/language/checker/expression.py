@@ -37,6 +37,8 @@ class Context:
     """Parameters that something uses."""
     warnings: list[plan.Doubt] = field(default_factory=list)
     errors: list[InvalidQuery] = field(default_factory=list)
+    counted: Callable[[Scope, ast.CountOf], plan.CountOf] | None = None
+    """What makes the block that is counted in a scope."""
 
     def warn(self, code: str, message: str, at: At) -> None:
         self.warnings.append(plan.Doubt(code, message, at.line, at.column))
@@ -91,6 +93,13 @@ class Expressions:
                 return self._call(given)
             case ast.Case():
                 return case(self, given)
+            case ast.CountOf():
+                return self._counted(given)
+
+    def _counted(self, given: ast.CountOf) -> plan.CountOf:
+        if self.scope is None or self.context.counted is None:
+            raise wrong(given.at, "count { … } is not allowed here.", "Use it in match, return and order.")
+        return self.context.counted(self.scope, given)
 
     def _no_value(self, given: ast.Expression, found: plan.Expression) -> InvalidQuery:
         """A whole entity, be it written as its variable or by the alias under which it is returned."""
@@ -268,10 +277,14 @@ class Expressions:
         kind = argument.type
         if kind is None or name == "count":
             if name != "count":
-                raise wrong(given.at, f"{name}(…) takes a property, not a node or an edge.", "Name a property.")
+                raise wrong(
+                    given.at, f"{name}(…) takes a property, not a node or an edge.", "Name a property, or take its id."
+                )
             if kind is not None and not kind.is_scalar and given.distinct:
                 raise wrong(given.at, f"count(distinct …) needs single values, and this is {kind}.")
             return plan.Aggregate("count", argument, given.distinct, plan.I64)
+        if name == "collect" and kind.is_scalar:
+            return plan.Aggregate("collect", argument, given.distinct, Type(kind.base, many=True, values=kind.values))
         if name in ("sum", "avg") and not kind.is_number:
             raise wrong(given.argument.at, f"{name}(…) needs numbers, and this is {kind}.", expected="a number")
         if not kind.is_scalar:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from quire.errors import InvalidQuery
 from quire.graph.catalog import Entity
@@ -11,7 +11,7 @@ from quire.graph.language import ast, plan
 from quire.graph.language.checker.expression import Context, Expressions
 from quire.graph.language.checker.predicate import predicate
 from quire.graph.language.checker.scope import Scope, Scopes, resolve, small
-from quire.graph.language.plan_parts import variables
+from quire.graph.language.plan_parts import parts, variables
 from quire.graph.language.position import wrong
 
 
@@ -21,6 +21,30 @@ class Matching:
 
     context: Context
     scopes: Scopes
+    counts: dict[int, list[plan.Counted]] = field(default_factory=dict)
+    """What is counted, by the identity of the scope that it is counted in."""
+
+    _known: dict[tuple[int, ast.CountOf], tuple[ast.At, str]] = field(default_factory=dict)
+    """Where a block was written first, and its name."""
+
+    def __post_init__(self) -> None:
+        self.context.counted = self.counted
+
+    def counted(self, scope: Scope, given: ast.CountOf) -> plan.CountOf:
+        """A block that is counted for the rows of a scope; once, however often it is written."""
+        known = self._known.setdefault((id(scope), given), (given.at, self.scopes.unnamed("count")))
+        at, name = known
+        if at != given.at:
+            scope.inner.pop(given.at, None)
+        if at != given.at or any(one.name == name for one in self.counts_of(scope)):
+            return plan.CountOf(name)
+        [inner] = scope.inner[given.at]
+        block = self.block(inner)
+        self.counts.setdefault(id(scope), []).append(plan.Counted(name, block, _shared(inner, block)))
+        return plan.CountOf(name)
+
+    def counts_of(self, scope: Scope) -> tuple[plan.Counted, ...]:
+        return tuple(self.counts.get(id(scope), ()))
 
     def block(self, scope: Scope) -> plan.Block:
         optionals = {b.unique for o in scope.optionals() for b in o.variables()}
@@ -42,14 +66,20 @@ class Matching:
                         maybe.append(plan.Maybe(block, _shared(inner, block)))
                     case _:
                         for condition in self._conditions(scope, clause):
-                            late = bool(optionals & set(variables(condition)))
+                            late = bool(optionals & set(variables(condition))) or self._counts(scope, condition)
                             (after if late else conditions).append(condition)
             except InvalidQuery as error:
                 self.context.errors.append(error)
         scans = tuple(
             plan.Scan(b.unique, b.entity) for b in scope.variables() if b.role == "node" and b.entity is not None
         )
-        return plan.Block(scans, tuple(expansions), tuple(paths), tuple(conditions), tuple(maybe), tuple(after))
+        counts = self.counts_of(scope)
+        return plan.Block(scans, tuple(expansions), tuple(paths), tuple(conditions), tuple(maybe), tuple(after), counts)
+
+    def _counts(self, scope: Scope, condition: plan.Condition) -> bool:
+        """Whether a condition is about what is counted in this block."""
+        mine = {one.name for one in self.counts_of(scope)}
+        return any(isinstance(part, plan.CountOf) and part.variable in mine for part in parts(condition))
 
     def _conditions(self, scope: Scope, clause: ast.Clause) -> Iterator[plan.Condition]:
         types = Expressions(self.context, "match", scope)
@@ -72,6 +102,10 @@ class Matching:
                     message = "This not { … } shares no variable with the outside: it holds for all rows or for none."
                     self.context.warn("uncorrelated-not", message, clause.at)
                 yield plan.Without(block, shared)
+            case ast.Exists():
+                [inner] = scope.inner[clause.at]
+                block = self.block(inner)
+                yield plan.Either((block,), _shared(inner, block))
             case ast.Or():
                 inners = scope.inner[clause.at]
                 blocks = tuple(self.block(inner) for inner in inners)
@@ -152,5 +186,5 @@ def _expansions(block: plan.Block) -> Iterator[plan.Expand]:
                     yield from _expansions(inner)
             case _:
                 pass
-    for maybe in block.optional:
-        yield from _expansions(maybe.block)
+    for inner in (*(p.block for p in block.optional), *(c.block for c in block.counts)):
+        yield from _expansions(inner)

@@ -26,6 +26,7 @@ _OF_ROWS = (
     plan.Whole,
     plan.PathLength,
     plan.PathNodes,
+    plan.CountOf,
     plan.Nearest,
     plan.TextMatch,
     plan.Bm25,
@@ -58,8 +59,10 @@ class Reading:
         self.aliases: dict[str, int] = {}
 
     def check(self) -> plan.Read:
-        body, scope = self.body, self.scopes.build(self.body.match)
-        block = Matching(self.context, self.scopes).block(scope)
+        body = self.body
+        scope = self.scopes.build(body.match, (body.projections, body.having, body.order))
+        matching = Matching(self.context, self.scopes)
+        block = matching.block(scope)
         for projection in body.projections:
             self._gather(self._project, scope, projection)
         having = [h for h in (self._gather(self._having, scope, given) for given in body.having) if h is not None]
@@ -68,6 +71,7 @@ class Reading:
         offset = self._gather(self._count, body.offset, "offset")
         if self.context.errors:
             raise self.context.errors[0]
+        block = dataclasses.replace(block, counts=matching.counts_of(scope))
         aggregated = any(isinstance(p, plan.Aggregate) for p in parts((*self._expressions(), *having, *order)))
         outputs = tuple(self._grouped() if aggregated else self.outputs)
         single = aggregated or body.distinct

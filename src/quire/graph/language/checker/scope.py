@@ -9,7 +9,7 @@ condition and nothing else. What an `optional` introduces is seen after it: by c
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, is_dataclass
 from typing import Literal
 
 from quire.errors import NotFound
@@ -21,7 +21,7 @@ from quire.graph.language.position import wrong
 from quire.graph.names import nearest
 
 Role = Literal["node", "edge", "path"]
-Kind = Literal["match", "not", "or", "optional"]
+Kind = Literal["match", "not", "exists", "or", "optional", "count"]
 
 
 @dataclass(eq=False)
@@ -55,7 +55,7 @@ class Scope:
     anonymous: dict[At, Bound] = field(default_factory=dict)
     """`$_`, by position."""
     inner: dict[At, list[Scope]] = field(default_factory=dict)
-    """Of `not`, `or` and `optional`, by position."""
+    """Of `not`, `exists`, `or`, `optional` and `count`, by position."""
 
     def chain(self) -> Iterator[Scope]:
         scope: Scope | None = self
@@ -93,8 +93,8 @@ class Scope:
     def all(self) -> Iterator[Scope]:
         """This block and all inside it, in the order in which they are written."""
         yield self
-        for clause in self.clauses:
-            for block in self.inner.get(clause.at, ()):
+        for at in sorted(self.inner, key=lambda at: (at.line, at.column)):
+            for block in self.inner[at]:
                 yield from block.all()
 
     def variables(self) -> Iterator[Bound]:
@@ -113,9 +113,10 @@ class Scopes:
         """Of traversals, by position."""
         self.edges: dict[At, Entity] = {}
 
-    def build(self, clauses: tuple[ast.Clause, ...]) -> Scope:
-        """The scope of `match`, with all the others inside it, typed."""
+    def build(self, clauses: tuple[ast.Clause, ...], rest: object = ()) -> Scope:
+        """The scope of `match`, with all the others inside it, typed. `rest` is what comes after, which may count."""
         root = self._declare(clauses, "match", None)
+        self._declare_counts(root, rest)
         self._resolve(root)
         return root
 
@@ -136,13 +137,34 @@ class Scopes:
                 scope.inner[clause.at] = [self._declare(a, "or", scope) for a in clause.alternatives]
             elif isinstance(clause, ast.Not):
                 scope.inner[clause.at] = [self._declare(clause.clauses, "not", scope)]
+            elif isinstance(clause, ast.Exists):
+                scope.inner[clause.at] = [self._declare(clause.clauses, "exists", scope)]
             elif isinstance(clause, ast.Optional):
-                if any(s.kind in ("not", "or") for s in scope.chain()):
-                    raise wrong(
-                        clause.at, "optional { … } has no effect inside not { … } or or { … }.", "Leave it out."
-                    )
+                self._check_optional(scope, clause)
                 scope.inner[clause.at] = [self._declare(clause.clauses, "optional", scope)]
+        for clause in clauses:
+            if not isinstance(clause, _OF_BLOCKS):
+                self._declare_counts(scope, clause)
         return scope
+
+    def _declare_counts(self, scope: Scope, part: object) -> None:
+        """The blocks that are counted in a part of the tree."""
+        if isinstance(part, ast.CountOf):
+            scope.inner[part.at] = [self._declare(part.clauses, "count", scope)]
+        elif isinstance(part, tuple):
+            for item in part:
+                self._declare_counts(scope, item)
+        elif is_dataclass(part) and not isinstance(part, At):
+            for one in fields(part):
+                self._declare_counts(scope, getattr(part, one.name))
+
+    def _check_optional(self, scope: Scope, clause: ast.Optional) -> None:
+        kinds = {s.kind for s in scope.chain()}
+        if "count" in kinds:
+            raise wrong(clause.at, "optional { … } cannot be counted.", "Leave it out, or count what it is about.")
+        if kinds & {"not", "or", "exists"}:
+            where = "not { … } or or { … }" if "exists" not in kinds else "exists { … }"
+            raise wrong(clause.at, f"optional {{ … }} has no effect inside {where}.", "Leave it out.")
 
     def _introduce(self, scope: Scope, variable: ast.Variable, role: Role) -> None:
         if variable.name == "_":
@@ -201,6 +223,11 @@ class Scopes:
                 for clause in block.clauses:
                     if isinstance(clause, kind):
                         self._resolve(block.inner[clause.at][0])
+        for block in group:
+            for scopes in block.inner.values():
+                for inner in scopes:
+                    if inner.kind in ("exists", "count"):
+                        self._resolve(inner)
 
     def _node(self, clause: ast.Bind) -> Entity:
         name = clause.type
@@ -335,6 +362,9 @@ class Scopes:
                     variable=end.name,
                 )
         self._step(scope, step, forward=True)
+
+
+_OF_BLOCKS = (ast.Not, ast.Exists, ast.Or, ast.Optional)
 
 
 def resolve(scope: Scope, variable: ast.Variable) -> Bound:

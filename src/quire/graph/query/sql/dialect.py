@@ -36,6 +36,8 @@ class Dialect:
         "DateTime": "TIMESTAMPTZ",
     }
     starts_with = "starts_with"
+    chance = "random()"
+    """A number from 0 on that is another one in every row."""
     most_rows = 2**63 - 1
     """A limit and an offset together are at most this."""
 
@@ -67,6 +69,10 @@ class Dialect:
     def pair(self, left: str, right: str) -> str:
         """Two values as one, with the parts `l` and `r`."""
         return f"{{'l': {left}, 'r': {right}}}"
+
+    def collected(self, argument: str, kind: str, value: str) -> str:
+        """An aggregate: the list of the values that are there, the smallest first."""
+        return f"coalesce(list_sort(list({argument}) FILTER ({value} IS NOT NULL)), CAST([] AS {kind}))"
 
     def fail(self, message: str) -> str:
         """A term that is never a value: the query fails."""
@@ -105,6 +111,7 @@ class Spark(Dialect):
         "DateTime": "TIMESTAMP",
     }
     starts_with = "startswith"
+    chance = "rand()"
     most_rows = 2**31 - 1
 
     def kind(self, type: Type) -> str:
@@ -134,6 +141,9 @@ class Spark(Dialect):
 
     def pair(self, left: str, right: str) -> str:
         return f"named_struct('l', {left}, 'r', {right})"
+
+    def collected(self, argument: str, kind: str, value: str) -> str:
+        return f"CAST(array_sort(collect_list({argument})) AS {kind})"
 
     def fail(self, message: str) -> str:
         return f"raise_error('{message}')"

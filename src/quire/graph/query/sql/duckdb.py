@@ -74,6 +74,8 @@ class Compiler:
         self._alone = dict(_alone(self.read.block))
         rows = self._scored(self.block(self.read.block))
         selected = self._selected(rows)
+        if self.read.having:
+            selected = self._computed(selected)
         text = self._cut(selected, limit, offset or 0)
         if self.tables:
             text = f"{self.opening} " + ",\n".join(self.tables) + "\n" + text
@@ -88,6 +90,9 @@ class Compiler:
             if introduces(part.block):
                 inner = self.block(part.block)
                 found = f"SELECT * FROM ({found}) AS b{number} LEFT JOIN LATERAL ({inner}) AS m{number} ON TRUE"
+        for one in block.counts:
+            counted = f"(SELECT count(*) FROM ({self.block(one.block)}) AS m)"
+            found = f"SELECT *, {counted} AS {self.layout.path(one.name, 'count')} FROM ({found}) AS b"
         after = [self.condition(c) for c in block.after]
         return f"SELECT * FROM ({found}) AS b WHERE {all_of(after)}" if after else found
 
@@ -141,7 +146,7 @@ class Compiler:
         return f"({' UNION '.join(found)}) AS {name}"
 
     def _exists(self, block: plan.Block) -> str:
-        if block.scans or block.expansions or block.paths or block.optional:
+        if block.scans or block.expansions or block.paths or block.optional or block.counts:
             return f"EXISTS ({self.block(block, counts=False)})"
         # What holds of a row that is there already; null is no match, also where it is denied.
         return f"coalesce({all_of(self.condition(c) for c in (*block.conditions, *block.after))}, FALSE)"
@@ -278,6 +283,14 @@ class Compiler:
         where = f" WHERE {all_of(f'h{n}' for n in range(len(tests)))}" if tests else ""
         return Selected(text, columns, where, tuple(sorted_by))
 
+    def _computed(self, selected: Selected) -> Selected:
+        """The same with every value computed before `having` chooses. An engine that moved its tests down to the scans
+        would compute values of rows that are not found, and leave out those that fail. No engine moves a test below a
+        number that it cannot know."""
+        rows = f"SELECT *, {self.terms.sql.chance} AS z FROM ({selected.rows}) AS b"
+        held = selected.where.removeprefix(" WHERE ")
+        return replace(selected, rows=rows, where=f" WHERE CASE WHEN {held} THEN z END >= 0")
+
     def _cut(self, selected: Selected, limit: int | None, offset: int) -> str:
         """The outputs in their order, those that limit and offset leave."""
         text = f"SELECT {selected.names} FROM ({selected.rows}) AS b{selected.where}"
@@ -325,7 +338,7 @@ def connected(either: plan.Either, block: plan.Block) -> tuple[str, ...] | None:
         reached = {shared[0]}
         for _ in groups:
             reached |= {v for g in groups if g & reached for v in g}
-        if inner.optional or not set(shared) <= reached:
+        if inner.optional or inner.counts or not set(shared) <= reached:
             return None
     return shared
 

@@ -47,6 +47,8 @@ class Terms:
                 return self.layout.path(term.variable, "length")
             case plan.PathNodes():
                 return self.layout.path(term.variable, "nodes")
+            case plan.CountOf():
+                return self.layout.path(term.variable, "count")
             case plan.ListOf():
                 items = self.sql.items([self.expression(item) for item in term.items])
                 return f"CAST({items} AS {self.sql.kind(term.type)})"
@@ -96,6 +98,8 @@ class Terms:
         only = "DISTINCT " if term.distinct else ""
         if term.function == "count" or type is None:
             return f"count({only}{argument})"
+        if term.function == "collect":
+            return self.sql.collected(f"{only}{argument}", self.sql.kind(term.type), argument)
         if term.function == "sum":
             if type.is_integer:
                 return f"CAST(sum({only}CAST({argument} AS {self.sql.wide})) AS BIGINT)"

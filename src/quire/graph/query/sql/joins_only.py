@@ -65,6 +65,9 @@ class Joined(Compiler):
             if introduces(part.block):
                 found = self._joined(found, "LEFT", part.block, known)
                 known = (*known, *_introduced(part.block))
+        for one in block.counts:
+            found = self._counted(found, one, known)
+            known = (*known, one.name)
         tests = [self.condition(c) for c in block.after if _is_plain(c)]
         here, more = self._split(tests, outside, given)
         found = f"SELECT * FROM ({found}) AS b WHERE {all_of(here)}" if here else found
@@ -121,6 +124,22 @@ class Joined(Compiler):
         on = all_of(f"{column} <=> {name}" for column, name in zip(columns, names, strict=True))
         return f"SELECT * FROM c{number} {join} JOIN ({inner}) AS m ON {on}"
 
+    def _counted(self, found: str, one: plan.Counted, known: tuple[str, ...]) -> str:
+        """Rows with the number of rows that a block has for each of them."""
+        number, at = next(self._count), len(self.tables)
+        rows = self._rows(one.block, known, True, f"d{number}")[0]
+        columns = self._columns_of(known, [rows, *self.tables[at:]])
+        taken = ", ".join(columns)
+        looked_at = f"SELECT DISTINCT {taken} FROM c{number}" if columns else "SELECT 1 AS nothing"
+        self.tables[at:at] = [f"c{number} AS ({found})", f"d{number} AS ({looked_at})"]
+        names = [f"j{number}_{n}" for n in range(len(columns))]
+        shown = [f"{column} AS {name}" for column, name in zip(columns, names, strict=True)]
+        inner = f"SELECT {', '.join([*shown, f'count(*) AS n{number}'])} FROM ({rows}) AS i"
+        inner += f" GROUP BY {taken}" if columns else ""
+        on = all_of(f"{column} <=> {name}" for column, name in zip(columns, names, strict=True))
+        count = f"coalesce(n{number}, 0) AS {self.layout.path(one.name, 'count')}"
+        return f"SELECT *, {count} FROM c{number} LEFT JOIN ({inner}) AS m ON {on}"
+
     # -- walks and outputs ------------------------------------------------------------------------------------
 
     def _walked(self, walk: Walk) -> str:
@@ -160,6 +179,7 @@ def _nested(block: plan.Block) -> Iterator[plan.Block]:
         if not _is_plain(condition):
             yield from [condition.block] if isinstance(condition, plan.Without) else _alternatives(condition)
     yield from (part.block for part in block.optional)
+    yield from (one.block for one in block.counts)
 
 
 def _alternatives(condition: plan.Condition) -> tuple[plan.Block, ...]:
@@ -169,7 +189,7 @@ def _alternatives(condition: plan.Condition) -> tuple[plan.Block, ...]:
 def _introduced(block: plan.Block) -> tuple[str, ...]:
     """The variables of a block and of its optional parts."""
     parts = [name for part in block.optional for name in _introduced(part.block)]
-    return (*block.variables, *parts)
+    return (*block.variables, *parts, *(one.name for one in block.counts))
 
 
 def _is_table(condition: plan.Condition, block: plan.Block) -> bool:
@@ -185,6 +205,12 @@ def _is_plain(condition: plan.Condition) -> bool:
 
 
 def _is_true_of_row(block: plan.Block) -> bool:
-    if block.scans or block.expansions or block.paths or any(introduces(part.block) for part in block.optional):
+    if (
+        block.scans
+        or block.expansions
+        or block.paths
+        or block.counts
+        or any(introduces(part.block) for part in block.optional)
+    ):
         return False
     return all(_is_plain(condition) for condition in (*block.conditions, *block.after))
