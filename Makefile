@@ -188,9 +188,14 @@ spark-cluster: $(DEV) ## Spark on a cluster, killed workers, stragglers; a load 
 	QUIRE_SPARK_CLUSTER=1 $(PYTEST) tests/spark/test_cluster.py tests/spark/test_kills.py
 
 .PHONY: test-lance-clients
-test-lance-clients: $(DEV) ## pylance 7, 10, 14, LanceDB and Node in environments of their own, kept below build/ (five minutes)
+test-lance-clients: $(DEV) ## pylance 7, 10, 14, LanceDB, Node and DuckDB in environments of their own, kept below build/ (five minutes)
 	$(BIN)/python -m tests.lance_clients.environments build/lance-clients
-	QUIRE_LANCE_CLIENTS=build/lance-clients $(PYTEST) tests/lance_clients
+	QUIRE_LANCE_CLIENTS=build/lance-clients $(PYTEST) tests/lance_clients --ignore tests/lance_clients/test_lance_spark.py
+
+.PHONY: test-lance-spark
+test-lance-spark: $(DEV) ## lance-spark on a real Spark, in an environment of its own below build/ (five minutes; needs Java and Maven)
+	$(BIN)/python -m tests.lance_clients.environments build/lance-clients spark
+	QUIRE_LANCE_CLIENTS=build/lance-clients $(PYTEST) tests/lance_clients/test_lance_spark.py -n 0
 
 .PHONY: bench-spark
 bench-spark: $(DEV) ## loads on Spark beside df.write.parquet, code by hand, this process, one table at a time (15 minutes; ROWS=, VECTORS=, GRAPH=quick)

@@ -77,6 +77,7 @@ INLINE_ANYWHERE = {
     "add_columns",
     "alter_columns",
     "drop_columns",
+    "delete_config_keys",
 }
 # Names that other objects have too: calls only.
 INLINE_CALLS = {"execute", "insert", "restore"}
@@ -96,6 +97,7 @@ ALLOWED: dict[tuple[str, str], str] = {
     ("formats/lance/head/next_version.py", "commit"): "the same",
     ("formats/lance/head/client_versions.py", "commit"): "the same: is a client's version what it says?",
     ("formats/lance/head/view_versions.py", "commit"): "the same: a state as a restore, for a folder of a view",
+    ("formats/lance/head/begun_table.py", "delete_config_keys"): "a client's new table, which no commit pins yet",
     ("formats/lance/staging/undo.py", "insert"): "the staged work's own verb, not Lance's",
     ("ledger/manifest/table.py", "write_dataset"): "the empty ledger table, in a temporary folder",
     ("ledger/manifest/table.py", "execute"): "publish itself: a slot is taken, or buried",

@@ -228,6 +228,8 @@ def test_identifiers_have_parts(web: Web, lake: quire.Lake) -> None:
     ask(web, "namespace/a/create", {"properties": {"owner": "ada"}})
     ask(web, "namespace/a%24b/create", {})
     ask(web, "table/a.b.t/create?delimiter=.", body=arrow(docs(1)), content_type="application/octet-stream")
+    assert ask(web, "table/a%24b%24t/describe", {"id": ["a$b$t"]}).json["namespace"] == ["a", "b"]  # as DuckDB asks
+    ask(web, "table/a%24b%24t/describe", {"id": ["a$b"]}, status=400)
     assert ask(web, "namespace/%24/list", method="GET").json["namespaces"] == ["a"]
     assert ask(web, "namespace/a%24b/table/list", method="GET").json["tables"] == ["t"]
     assert ask(web, "namespace/a/describe", {}).json["properties"] == {"owner": "ada"}

@@ -132,7 +132,7 @@ class CatalogOperations(Operations):
         name = identifiers.table(request.id)
         snapshot = self._snapshot()
         if name not in snapshot and name not in Directory.of(snapshot).declared:
-            raise no_table(name, snapshot.tables())
+            raise no_table(name, [n for n in snapshot.tables() if n != DIRECTORY])
         return spec.TableExistsResponse()
 
     @answering
@@ -150,7 +150,7 @@ class CatalogOperations(Operations):
         properties = {"quire.key": ",".join(table.info.key)} if table.info.key else {}
         answer = spec.DescribeTableResponse(
             location=self._uri(location),
-            storage_options=self._options(),
+            storage_options=self._options(self._uri(location)),
             managed_versioning=self._is_managed(table),
             table=parts[-1],
             namespace=list(parts[:-1]),
@@ -193,7 +193,7 @@ class CatalogOperations(Operations):
         return spec.DescribeTableResponse(
             location=uri,
             table_uri=uri if request.with_table_uri else None,
-            storage_options=self._options(),
+            storage_options=self._options(uri),
             properties=found[1],
             managed_versioning=True,
             is_only_declared=True,
@@ -207,9 +207,10 @@ class CatalogOperations(Operations):
             done = commit(self, [wanted], message=context(request, MESSAGE), author=context(request, AUTHOR))
         except KeyConflict as error:
             raise TableExists(f"Table {wanted.name!r} was declared first.", table=wanted.name) from error
+        uri = self._uri(done.locations[wanted.name])
         return spec.DeclareTableResponse(
-            location=self._uri(done.locations[wanted.name]),
-            storage_options=self._options(),
+            location=uri,
+            storage_options=self._options(uri),
             properties=dict(wanted.properties),
             managed_versioning=True,
             transaction_id=done.receipt.commit,

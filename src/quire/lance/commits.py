@@ -5,19 +5,20 @@ It is looked at on one state of the lake and published as one commit, or not at 
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from quire.errors import Conflict, InvalidInput, KeyConflict, NotFound, TableExists
 from quire.lake.branch import client_versions
-from quire.lake.handles import names_seen
+from quire.lake.handles import is_governed, names_seen
 from quire.lake.names import no_table
 from quire.lake.upkeep.cleanup.declared import DECLARED
 from quire.lance import directory
 from quire.lance.directory import Directory
 from quire.lance.operations import Operations, staged_name
-from quire.ledger import TableInfo, new_id
+from quire.ledger import MAIN, TableInfo, new_id
 
 if TYPE_CHECKING:
     from quire.formats import StagedVersion
@@ -89,6 +90,8 @@ class _Commit:
         self._lake._core.check_writable()
         self._lake._live.refresh()
         stored = self._known()
+        if self._take_over(stored):
+            stored = self._known()
         self._read(stored)
         every = [one for staged in self._staged.values() for one in staged]
         said = self._message or next((m for one in every if (m := one.properties.get(LANCE_MESSAGE))), None)
@@ -122,6 +125,31 @@ class _Commit:
             return {}
         found = Directory.of(self._lake.snapshot()).declared
         return {name: DeclareTable(name, told, table) for name, (table, told) in found.items()}
+
+    def _take_over(self, stored: Mapping[str, DeclareTable]) -> bool:
+        """Whether the table of a version was begun past the namespace, and is a table of the lake now.
+
+        Some clients declare a table, write its first version where they were told, and ask for the second one.
+        """
+        if len(self._operations) != 1 or not isinstance(operation := self._operations[0], CreateVersion):
+            return False
+        declared = stored.get(operation.name)
+        if declared is None or operation.number < 2 or self._lake.branch_name != MAIN or is_governed(self._lake):
+            return False
+        place = self._lake._core.format("lance")
+        location = place.location(declared.id)
+        line = place.line(location)  # type: ignore[attr-defined]
+        if not line or line[0].number != operation.number - 1:
+            return False
+        info = TableInfo(id=declared.id, name=declared.name, key=key_columns(declared.properties))
+        with contextlib.suppress(Conflict, TableExists):  # somebody else was faster: it is a table now
+            said = f"create {declared.name} (Lance client)"
+            with self._lake.transaction(said, author=self._author, fresh=True) as tx:
+                client_versions.take_over(tx, self._lake, info, location)
+                if not directory.remove(tx, DECLARED, declared.name):
+                    raise TableExists(f"Table {declared.name!r} is not declared any more.", table=declared.name)
+        self._lake._live.refresh()
+        return True
 
     def _read(self, stored: Mapping[str, DeclareTable]) -> None:
         """Read what clients have staged."""

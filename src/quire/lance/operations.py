@@ -30,8 +30,13 @@ class Operations:
     """One lake as its clients see it. Safe to share between threads."""
 
     lake: Lake
-    client_options: Callable[[], Mapping[str, str]] | None = None
-    """Settings of the store that clients are told; None for those of the lake itself, in this process."""
+    client_options: Callable[[str, bool], Mapping[str, str]] | None = None
+    """Settings of the store that clients are told, by the address of a table and whether clients may write it here.
+
+    None for those of the lake itself, in this process.
+    """
+    takes_versions = True
+    """Whether clients may write here at all."""
 
     def __init__(self) -> None:
         self._locks: dict[str, threading.RLock] = {}
@@ -95,11 +100,13 @@ class Operations:
     def _uri(self, location: str) -> str:
         return self.lake._core.store.reach.address(location)
 
-    def _options(self) -> dict[str, str] | None:
+    def _options(self, uri: str) -> dict[str, str] | None:
+        """What clients are told of the store, to read and write the files of a table."""
         if is_governed(self.lake):
             return None
-        given = self.lake._core.store.options if self.client_options is None else self.client_options()
-        return dict(given) or None
+        if self.client_options is None:
+            return dict(self.lake._core.store.options) or None
+        return dict(self.client_options(uri, self.takes_versions and not self.lake.read_only)) or None
 
     def _path(self, location: str, name: str) -> str:
         """A file of a table as clients write it: relative to the bucket, or to the root of the disk."""

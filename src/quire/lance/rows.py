@@ -41,10 +41,11 @@ class RowOperations(Operations):
             else:
                 tx.create_table(name, rows, key=key or None)
         table = self._newest(name)
+        uri = self._uri(table.pin.location)
         return spec.CreateTableResponse(
-            location=self._uri(table.pin.location),
+            location=uri,
             version=self._follow(table),
-            storage_options=self._options(),
+            storage_options=self._options(uri),
             properties=properties or None,
         )
 

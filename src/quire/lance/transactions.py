@@ -300,7 +300,7 @@ class TransactionNamespace(
         uri = self._uri(self._location(name))
         return spec.DescribeTableResponse(
             location=uri,
-            storage_options=self._options(),
+            storage_options=self._options(uri),
             properties=chain.properties,
             managed_versioning=True,
             is_only_declared=True,
@@ -323,9 +323,10 @@ class TransactionNamespace(
         if taken or wanted.name in Directory.of(self.tx).declared:
             raise TableExists(f"Table {wanted.name!r} exists, or is declared.", next="Use it.", table=wanted.name)
         chain = self._chains[wanted.name] = Chain(0, declared=new_id(), properties=dict(wanted.properties))
+        uri = self._uri(self.lake._core.format("lance").location(str(chain.declared)))
         return spec.DeclareTableResponse(
-            location=self._uri(self.lake._core.format("lance").location(str(chain.declared))),
-            storage_options=self._options(),
+            location=uri,
+            storage_options=self._options(uri),
             properties=chain.properties,
             managed_versioning=True,
             transaction_id=self.id,

@@ -129,7 +129,7 @@ class VersionOperations(Operations):
         told: dict[str, Any] = {"transaction_id": done.receipt.commit, "location": uri}
         if kind == "declare_table":
             declared = spec.DeclareTableResponse(
-                storage_options=self._options(), properties=done.properties[name], managed_versioning=True, **told
+                storage_options=self._options(uri), properties=done.properties[name], managed_versioning=True, **told
             )
             return spec.CommitTableResult(declare_table=declared)
         return spec.CommitTableResult(deregister_table=spec.DeregisterTableResponse(id=list(request.id), **told))

@@ -33,6 +33,8 @@ class CommitNamespace(
 ):
     """One commit of a lake as a namespace: `Namespace(lake).at("12.0")`. Whoever writes to it is refused."""
 
+    takes_versions = False
+
     def __init__(self, lake: Lake, commit: str) -> None:
         super().__init__()
         self.lake = lake

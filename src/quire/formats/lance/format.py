@@ -14,7 +14,7 @@ from quire.conversion.plain_types import plain_schema
 from quire.conversion.source import Source, finite
 from quire.errors import InvalidInput, NotFound, SnapshotExpired, Unsupported
 from quire.formats import Claim, Foreign, Head, NewTable, PlainVersion, Promotion, StagedVersion, Work
-from quire.formats.lance.head import client_versions, view_versions
+from quire.formats.lance.head import begun_table, client_versions, view_versions
 from quire.formats.lance.head.backfill import (
     COUNTER,
     LAKE,
@@ -193,6 +193,10 @@ class LanceFormat:
 
     def client_table(self, staged: Sequence[StagedVersion], *, table: str, marked: bool = False) -> NewTable:
         return client_versions.client_table(self._session, staged, table=table, marked=marked)
+
+    def begun_table(self, location: str) -> Pin:
+        begun_table.settle(self._session, location)
+        return self.register(location)[0]
 
     def view_work(
         self, pin: Pin, staged: Sequence[StagedVersion], *, key: Sequence[str], write: str, table: str, movable: bool

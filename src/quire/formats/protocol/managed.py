@@ -73,6 +73,13 @@ class Managed(Protocol):
         """The first versions of a table that a client makes; marked with the client's numbers, for a view."""
         ...
 
+    def begun_table(self, location: str) -> Pin:
+        """What pins a table that a client has begun by itself, in a folder that was kept free for it.
+
+        Its line may be one version further then, by settings that were taken away.
+        """
+        ...
+
     def view_work(
         self, pin: Pin, staged: Sequence[StagedVersion], *, key: Sequence[str], write: str, table: str, movable: bool
     ) -> Work:

@@ -210,6 +210,25 @@ def create(
         store.sync([f"{made.pin.location}/{name}" for name in files])
 
 
+def take_over(tx: Transaction, lake: Lake, info: TableInfo, location: str, *, format: str = "lance") -> None:
+    """Make what a client has begun by itself, in a folder that was kept free for it, a new table of a transaction.
+
+    Nobody else writes to such a folder, so there is no rival whose rows could be lost.
+    """
+    from quire.lake.commit.attempt import check_key
+
+    place = lake._core.format(format)
+    assert isinstance(place, Managed)
+    tx._free(info.name)
+    pin = place.begun_table(location)
+    if info.key:
+        check_key(lake._core.format(format).open(pin, info.name), info.key, info.name)
+    edit = Edit(info, None, pin=pin)
+    edit.did("create")
+    tx.edits[info.id] = edit
+    tx._names[info.name] = info.id
+
+
 def check_numbers(name: str, head: int, staged: Sequence[StagedVersion]) -> None:
     """Raise `Conflict` unless versions follow the newest one of the line without a gap."""
     for expected, one in enumerate(staged, head + 1):

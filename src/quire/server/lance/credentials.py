@@ -1,6 +1,7 @@
-"""What clients are told of the store: fixed settings, or credentials that a program makes and that expire.
+"""What clients are told of the store: fixed settings, and credentials that expire.
 
-Lance asks for them again, by describing the table, before `expires_at_millis`.
+Those are a session of the store for the folder of one table, with the rights that its reader or writer needs, or what
+a program prints. Lance asks for them again, by describing the table, before `expires_at_millis`.
 """
 
 from __future__ import annotations
@@ -12,6 +13,9 @@ import time
 from collections.abc import Mapping, Sequence
 
 from quire.errors import ServerUnavailable
+from quire.lake.guard import acting_now
+from quire.server.auth.actors import ADMIN, WRITE
+from quire.store.vended_credentials import Sessions
 
 EXPIRES = "expires_at_millis"
 EARLY = 120.0
@@ -22,14 +26,21 @@ SECONDS = 30.0
 class ClientOptions:
     """Settings of the store for clients of one lake. Safe to share between threads."""
 
-    def __init__(self, fixed: Mapping[str, str], command: Sequence[str]) -> None:
-        self._fixed, self._command = dict(fixed), list(command)
+    def __init__(self, fixed: Mapping[str, str], command: Sequence[str], sessions: Sessions | None = None) -> None:
+        self._fixed, self._command, self._sessions = dict(fixed), list(command), sessions
         self._lock = threading.Lock()
         self._made: dict[str, str] = {}
         self._until = 0.0
 
-    def __call__(self) -> dict[str, str]:
-        """What to tell a client now."""
+    def __call__(self, uri: str, writes: bool) -> dict[str, str]:
+        """What to tell whoever asks now, for the table at an address, which clients may write here or not."""
+        if self._sessions is not None and uri.startswith("s3://"):
+            who = acting_now()
+            found = self._sessions.open(
+                who.name, [uri], "stage" if writes and not who.roles.isdisjoint((WRITE, ADMIN)) else "read"
+            )
+            until = {EXPIRES: str(int(found.expires.timestamp() * 1000))}
+            return {**self._fixed, **found.options, **until}
         if not self._command:
             return self._fixed
         with self._lock:

@@ -44,7 +44,7 @@ def request_of(
     if "id" in path:
         delimiter = next(iter(query.get("delimiter", ())), DELIMITER)
         named = identifier(path["id"], delimiter)
-        if given.get("id") not in (None, named):
+        if given.get("id") not in (None, named) and not _is_joined(given["id"], path["id"], delimiter):
             raise InvalidInput(
                 "The body names another object than the address does.", next="Leave `id` out of the body.", field="id"
             )
@@ -65,6 +65,11 @@ def request_of(
             f"The body does not fit {operation.name}: {_said(error)}.", next="Send what the specification says."
         ) from None
     return found
+
+
+def _is_joined(given: Any, address: str, delimiter: str) -> bool:
+    """Whether a body names what the address does, with its parts in one: DuckDB's extension sends `["search$docs"]`."""
+    return isinstance(given, list) and all(isinstance(part, str) for part in given) and delimiter.join(given) == address
 
 
 def _plainly_asked(given: dict[str, Any]) -> None:

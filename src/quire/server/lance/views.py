@@ -34,7 +34,8 @@ class Views:
     def __init__(self, server: Server) -> None:
         self._server = server
         self._options = {
-            name: ClientOptions(lake.client_options, lake.client_command) for name, lake in server.config.lakes.items()
+            name: ClientOptions(lake.client_options, lake.client_command, server.lakes.sessions(name))
+            for name, lake in server.config.lakes.items()
         }
         self._lock = threading.Lock()
         self._kept: OrderedDict[tuple[Any, ...], tuple[Lake, Any]] = OrderedDict()
