@@ -63,7 +63,9 @@ class Agent:
         result = await self.client.call_tool(tool, given)
         said = result.content[0].text
         assert not result.is_error, said
-        return json.loads(said)
+        found = json.loads(said)
+        assert result.structured_content == found  # the client has held it against the schema that the tool names
+        return found
 
     async def fails(self, tool: str, **given: Any) -> dict[str, Any]:
         """The error of a call, as an agent sees it."""
@@ -115,6 +117,9 @@ def test_writing_tools_and_stored_queries_are_typed(lake: quire.Lake) -> None:
         assert (await agent("query_friends", name="Ada"))["rows"] == [{"name": "Bo"}]
         assert not tools["mutate"].annotations.read_only_hint
         assert all(tool.description for tool in tools.values())
+        for name in ("sql", "query", "search", "query_friends"):
+            assert set(tools[name].output_schema["required"]) == {"commit", "branch", "columns", "rows", "truncated"}
+        assert all("commit" in tool.output_schema["required"] for tool in tools.values())
         assert not any(word in str(tool.input_schema) for tool in tools.values() for word in ("path", "uri", "branch"))
 
     talk(here(lake, write=True, branch="agents/a"), talks)
@@ -389,6 +394,33 @@ def test_over_http_roles_decide(lake: quire.Lake, served: tuple[str, dict[str, s
     assert quire.Graph(lake.branch("agents/elf")).node("Person", "Cy") is None
     with pytest.raises(BaseException):
         talk(over_http(url, "qk_no_such_key"), reads)
+
+
+def test_over_stdin_somebody_elses_branch_is_not_taken_over(lake: quire.Lake) -> None:
+    quire.open(lake.uri, author="eve").create_branch("agents/a")
+
+    async def talks(agent: Agent) -> None:
+        assert (await agent.fails("begin"))["kind"] == "denied"
+        assert (await agent.fails("load", rows=[{"id": 9}], table="notes"))["kind"] == "denied"
+        assert (await agent("describe"))["writes_to"] == "agents/a"
+
+    talk(here(lake, write=True, branch="agents/a"), talks)
+    assert lake.branch("agents/a").head == lake.head
+
+
+def test_over_stdin_an_actor_is_held_to_the_policy(lake: quire.Lake) -> None:
+    lake.policy.set(POLICY)
+    words = ["-m", "quire", "mcp", lake.uri, "--write", "--actor", "bot", "--role", "write"]
+    server = mcp.StdioServerParameters(command=sys.executable, args=words, env=dict(os.environ))
+
+    async def talks(agent: Agent) -> None:
+        assert "notes" not in {t["name"] for t in (await agent("describe"))["tables"]}
+        assert "note 1" not in str(await agent.fails("sql", query="select text from notes"))
+        await agent("begin")
+        assert (await agent("query_add", name="Cy"))["inserted"] == {"Person": 1}
+
+    talk(server, talks)
+    assert lake.branch("agents/bot").show("HEAD").author == "bot"
 
 
 def test_somebody_elses_branch_is_not_taken_over(lake: quire.Lake, served: tuple[str, dict[str, str]]) -> None:

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import getpass
-
 from quire.agents.tools import build
 from quire.agents.workspace import Workspace, own_branch
 from quire.lake import Lake
+from quire.lake.handles import core_of
 
 
 def workspace(
     lake: Lake, name: str, *, write: bool = False, branch: str | None = None, author: str | None = None
 ) -> Workspace:
-    """What an agent on this machine works on."""
-    mine = own_branch(branch, author or getpass.getuser()) if write or branch is not None else None
-    return Workspace(name, lake.branch, branch=mine if write else None)
+    """What an agent on this machine works on. It writes as the author of the handle, and to that author's branch."""
+    mine = own_branch(branch, author or core_of(lake).author) if write or branch is not None else None
+    return Workspace(name, lake.branch, actor=core_of(lake).author if write else None, branch=mine if write else None)
 
 
 def serve(lake: Lake, name: str, *, write: bool = False, branch: str | None = None, author: str | None = None) -> None:

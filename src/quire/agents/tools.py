@@ -8,9 +8,10 @@ import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import wraps
-from typing import Any
+from typing import Annotated, Any
 
 import quire
+from quire.agents.answers import Answer, RowsAnswer, kind_of
 from quire.agents.prompts import PROMPTS
 from quire.agents.read_tools import READ, ReadTools
 from quire.agents.workspace import Workspace
@@ -47,13 +48,13 @@ def build(space: Workspace, own: Callable[[], Workspace] | None = None) -> Any:
         made = MCPServer("quire", title=f"Quire: {space.name}", version=quire.__version__, instructions=about)
     reading = ToolAnnotations(read_only_hint=True, open_world_hint=False)
     for name in READ:
-        made.add_tool(_tool(ReadTools, name, of), name=name, annotations=reading, structured_output=False)
+        made.add_tool(_tool(ReadTools, name, of), name=name, annotations=reading, structured_output=True)
     changing = ToolAnnotations(
         read_only_hint=False, destructive_hint=False, idempotent_hint=False, open_world_hint=False
     )
     for name in (*WRITE, *(["merge"] if space.may_merge else [])) if writes else ():
         hints = reading if name == "preview_merge" else changing
-        made.add_tool(_tool(WriteTools, name, of), name=name, annotations=hints, structured_output=False)
+        made.add_tool(_tool(WriteTools, name, of), name=name, annotations=hints, structured_output=True)
     for query in stored(space):
         hints = reading if isinstance(query.body, ast.Read) else changing
         if isinstance(query.body, ast.Read) or writes:
@@ -62,7 +63,7 @@ def build(space: Workspace, own: Callable[[], Workspace] | None = None) -> Any:
                 name=f"query_{query.name}",
                 description=query.description or f"The stored query {query.name}.",
                 annotations=hints,
-                structured_output=False,
+                structured_output=True,
             )
     _resources(made, of)
     for prompt, about, words in PROMPTS:
@@ -92,25 +93,25 @@ def _tool(kind: type[Any], name: str, of: Callable[[], Workspace]) -> Callable[.
     method = getattr(kind, name)
 
     @wraps(method)
-    def call(**given: Any) -> str:
+    def call(**given: Any) -> Any:
         space = of()
-        return _answered(space, lambda: method(kind(space), **given))
+        return _result(_answered(space, lambda: method(kind(space), **given)))
 
     shape = inspect.signature(method, eval_str=True)
     parameters = [p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in list(shape.parameters.values())[1:]]
-    return _shaped(call, parameters, inspect.getdoc(method) or "")
+    return _shaped(call, parameters, inspect.getdoc(method) or "", kind_of(name))
 
 
 def _stored_tool(query: ast.Query, of: Callable[[], Workspace]) -> Callable[..., Any]:
     """A stored query with its parameters as they are typed."""
     reads = isinstance(query.body, ast.Read)
 
-    def call(**given: Any) -> str:
+    def call(**given: Any) -> Any:
         space = of()
         values = {name: value for name, value in given.items() if value is not None}
         if reads:
-            return _answered(space, lambda: ReadTools(space).query(query.name, values))
-        return _answered(space, lambda: WriteTools(space).mutate(query.name, values))
+            return _result(_answered(space, lambda: ReadTools(space).query(query.name, values)))
+        return _result(_answered(space, lambda: WriteTools(space).mutate(query.name, values)))
 
     parameters = [
         inspect.Parameter(
@@ -121,12 +122,15 @@ def _stored_tool(query: ast.Query, of: Callable[[], Workspace]) -> Callable[...,
         )
         for p in query.parameters
     ]
-    return _shaped(call, parameters, query.description or "")
+    return _shaped(call, parameters, query.description or "", RowsAnswer if reads else Answer)
 
 
-def _shaped(call: Any, parameters: list[inspect.Parameter], doc: str) -> Callable[..., Any]:
-    call.__signature__ = inspect.Signature(parameters, return_annotation=str)
-    call.__annotations__ = {p.name: p.annotation for p in parameters} | {"return": str}
+def _shaped(call: Any, parameters: list[inspect.Parameter], doc: str, answer: type[Any]) -> Callable[..., Any]:
+    from mcp_types import CallToolResult
+
+    returns = Annotated[CallToolResult, answer]
+    call.__signature__ = inspect.Signature(parameters, return_annotation=returns)
+    call.__annotations__ = {p.name: p.annotation for p in parameters} | {"return": returns}
     call.__doc__ = " ".join(doc.split())
     if hasattr(call, "__wrapped__"):
         del call.__wrapped__
@@ -137,6 +141,13 @@ def _python(kind: Type) -> Any:
     found = PYTHON.get(kind.base, str)
     found = list[float] if kind.base == "Vector" else list[found] if kind.many else found  # type: ignore[valid-type]
     return found | None if kind.optional else found
+
+
+def _result(said: str) -> Any:
+    """An answer as data, and as the same text for models and for clients that know no data."""
+    from mcp_types import CallToolResult, TextContent
+
+    return CallToolResult(content=[TextContent(type="text", text=said)], structured_content=json.loads(said))
 
 
 def _answered(space: Workspace, work: Callable[[], Any]) -> str:
