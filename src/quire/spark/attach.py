@@ -8,6 +8,7 @@ table on the verbs of a lake, each as one commit.
 from __future__ import annotations
 
 import threading
+import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import datetime
@@ -19,6 +20,7 @@ from quire.errors import InvalidInput
 from quire.lake import Lake, Snapshot
 from quire.prompt import Escaped, PublicNames
 from quire.spark import sql_text
+from quire.spark.connect_expressions import names_in_query
 from quire.spark.dml import SqlResult, run
 from quire.spark.read import frame, readable_columns, snapshot_of, views
 from quire.spark.sql_text import SqlStatement
@@ -131,8 +133,8 @@ def sql(
     if asked.kind == "query":
         opened.refresh()
         held = opened.snapshot()
-        with _named(spark, held, _meant(statement, held)):
-            return spark.sql(asked.query)
+        with _named(spark, held, _meant(statement, held), asked.query):
+            return _looked_at(spark, asked.query)
     ran: list[Any] = []
 
     def work(tx: Any) -> SqlResult:
@@ -161,35 +163,41 @@ def _meant(statement: str, held: Any, asked: SqlStatement | None = None) -> list
 
 
 @contextmanager
-def _named(spark: SparkSession, held: Any, tables: list[str]) -> Iterator[None]:
+def _named(spark: SparkSession, held: Any, tables: list[str], query: str | None = None) -> Iterator[None]:
     """Views of tables under their own names, while a statement is looked at.
 
-    Over Spark Connect a frame is looked at when it is collected: there the views of a query stay.
+    Over Spark Connect those of a query have the columns that it mentions, as no optimizer narrows them there.
     """
     made: list[str] = []
-    stays = isinstance(held, Snapshot) and not hasattr(spark, "_jsparkSession")
+    mentioned = None if query is None or hasattr(spark, "_jsparkSession") else names_in_query(query)
     with _lock:
         try:
             for name in tables:
-                if name not in _stayed and spark.catalog.tableExists(_quoted(name)):
+                if spark.catalog.tableExists(_quoted(name)):
                     raise InvalidInput(
                         f"Table {name!r} of the lake has the name of a view or table of the session.",
                         next="Give the view another name.",
                         table=name,
                     )
-                frame(spark, held[name], readable_columns(held[name])).createOrReplaceTempView(_quoted(name))
+                columns = readable_columns(held[name])
+                if mentioned is not None:
+                    columns = [column for column in columns if column.lower() in mentioned] or columns[:1]
+                frame(spark, held[name], columns).createOrReplaceTempView(_quoted(name))
                 made.append(name)
             yield
         finally:
             for name in made:
-                if stays:
-                    _stayed.add(name)
-                else:
-                    _drop(spark, name)
+                _drop(spark, name)
 
 
-_stayed: set[str] = set()
-"""Views of queries over Connect."""
+def _looked_at(spark: SparkSession, query: str) -> DataFrame:
+    """The frame of a query whose views go. Over Spark Connect the server looks at it only when it is made a view."""
+    made = spark.sql(query)
+    if not hasattr(spark, "_jsparkSession"):
+        name = f"quire_query_{uuid.uuid4().hex}"
+        made.createOrReplaceTempView(name)
+        made = spark.table(name)
+    return made
 
 
 def _drop(spark: SparkSession, view: str) -> None:

@@ -5,7 +5,7 @@ is given a rule of our own (`QuireScans.java`), by Spark's interface for such ru
 filters and projections stand right above the scans, and asks `_Planner` here to plan each scan again with the columns
 and conditions that it finds. Spark's filter stays above the scan.
 
-A session of Spark Connect has no such interface: name `columns` and `filter` there.
+A session of Spark Connect has no such interface: there `connect_scans` does it to the plan that the client sends.
 """
 
 from __future__ import annotations
@@ -21,6 +21,8 @@ from weakref import WeakKeyDictionary
 
 from quire.errors import QuireError
 from quire.filters import read_filter
+from quire.spark import connect_scans
+from quire.spark.connect_scans import SETTING
 from quire.spark.pushed_filters import pushed
 
 if TYPE_CHECKING:
@@ -28,8 +30,6 @@ if TYPE_CHECKING:
 
     from quire.spark.read import Scan
 
-SETTING = "spark.quire.pushdown"
-"""`false` leaves plans as they are."""
 PREFIX = "quire_scan:"
 MOST = 10_000
 """So many scans are remembered. A frame that is older reads whole rows."""
@@ -52,9 +52,9 @@ def remember(scan: Scan) -> str:
 
 
 def install(spark: SparkSession) -> bool:
-    """Give a session the rule; whether it has it."""
+    """Give a session the rule, or of Spark Connect the hook; whether it has it."""
     if not hasattr(spark, "_jsparkSession"):
-        return False
+        return connect_scans.install(spark, _scans.get)
     try:
         known = spark._jsparkSession.experimental()
         rules = known.extraOptimizations()
