@@ -10,7 +10,7 @@ import pytest
 from tests.policy.conftest import As
 
 import quire
-from quire.errors import BranchNotFound, Denied, InvalidInput, RequestNotFound, TableNotFound, Unsupported
+from quire.errors import BranchNotFound, Denied, InvalidInput, NotFound, RequestNotFound, TableNotFound, Unsupported
 
 VERBS: dict[str, Callable[[quire.Lake], Any]] = {
     "create_table": lambda lake: lake.create_table("new", [{"a": 1}]),
@@ -232,3 +232,43 @@ def test_many_attempts_cost_one_object(act: As, root: Path) -> None:
     ada.flush()
     assert len(list((root / "_quire/audit").iterdir())) <= 3
     assert sum(entry.count for entry in act("bob", "boss").audit(denied=True)) == 200
+
+
+@pytest.mark.parametrize(
+    "word",
+    ["private", "branch:private", "private:3.0", "tag:hidden", "hidden"],
+    ids=lambda word: word.replace(":", "-"),
+)
+@pytest.mark.parametrize("verb", ["create_branch", "tag", "restore", "revert", "cherry_pick", "merge"])
+def test_no_verb_takes_a_word_that_leads_to_what_is_hidden(verb: str, word: str, root: Path, act: As) -> None:
+    """A branch from a hidden one, or a tag there, would show all that it holds."""
+    with quire.open(root, backfill=False) as lake:
+        private = lake.branch("private")
+        private.create_table("plans", [{"text": "S-note"}])
+        lake.tag("hidden", at="branch:private")
+        lake.policy.set(
+            """
+permit(principal, action, resource) unless { resource == Branch::"private" };
+"""
+        )
+    ada = act("ada")
+    verbs: dict[str, Callable[[str], Any]] = {
+        "create_branch": lambda at: ada.create_branch("mine", at=at),
+        "tag": lambda at: ada.tag("mine", at=at),
+        "restore": lambda at: ada.restore(at),
+        "revert": lambda commit: ada.revert(commit),
+        "cherry_pick": lambda commit: ada.cherry_pick(commit),
+        "merge": lambda base: ada.merge("trial", base=base),
+    }
+    unknown = word.replace("private", "privata").replace("hidden", "hiddes")
+    said = []
+    for one in (word, unknown):
+        with pytest.raises(NotFound) as caught:
+            verbs[verb](one)
+        said.append(
+            str(caught.value).replace(one, "…").replace(one.split(":")[-1], "…").replace(one.split(":")[0], "…")
+        )
+    assert said[0] == said[1]
+    assert ada.branches()[0].name == "main"
+    assert {branch.name for branch in ada.branches()} == {"main", "trial"}
+    assert "mine" not in ada.tags()

@@ -28,6 +28,7 @@ from quire.ledger import (
     Pin,
     Point,
     Record,
+    Ref,
     State,
     TableState,
     new_id,
@@ -403,11 +404,17 @@ def open_branch(core: Core, name: str) -> LiveBranch:
     core = core.base  # what a branch holds is narrowed where it is read
     if name == MAIN:
         return LiveBranch(core, name, Line(branch=core.about.main), None, core.main_hint())
-    reads: list[Callable[[], Any]] = [lambda: core.refs.get("branch", name), lambda: read_hint(core.store, name)]
-    (ref, _), hint = run_parallel(reads)
+    ref, hint = looked_up(core, name)
     if ref is None or ref.kind == "gone" or ref.line is None:
         raise no_branch(name)
     return LiveBranch(core, name, ref.line, ref.checkpoint, hint)
+
+
+def looked_up(core: Core, name: str) -> tuple[Ref | None, Hint | None]:
+    """What the store has of a branch by its name."""
+    reads: list[Callable[[], Any]] = [lambda: core.refs.get("branch", name), lambda: read_hint(core.store, name)]
+    (ref, _), hint = run_parallel(reads)
+    return ref, hint
 
 
 def no_branch(name: str) -> BranchNotFound:

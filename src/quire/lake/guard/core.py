@@ -101,11 +101,12 @@ class GovernedCore(Core):
         return not self.guard.active() or self.may("read", "Branch", name)
 
     def see_branch(self, name: str) -> None:
-        """Refuse a branch that must not be told as one that does not exist."""
+        """Refuse a branch that must not be told as one that does not exist, and after as many requests."""
         if not self.sees_branch(name):
-            from quire.lake.branch.live import no_branch
+            from quire.lake.branch.live import looked_up, no_branch
 
             self.guard.refused(self.who, "read", "Branch", name, self.branch)
+            looked_up(self.base, name)
             raise no_branch(name)
 
     # -- tables -------------------------------------------------------------------------------------------------
@@ -281,6 +282,8 @@ class GovernedRefs:
         if ref is not None and not self._sees(space, ref):
             self._core.guard.refused(self._core.who, "read", "Branch", name, self._core.branch)
             return None, -1
+        if ref is None and space == "tag" and self._core.guard.active():
+            self._branch_of("")  # a tag that must not be told takes this look, too
         return ref, generation
 
     def lives(self, space: Literal["branch", "tag"], name: str) -> bool:
@@ -307,7 +310,10 @@ class GovernedRefs:
         log = ref.line.branch if ref.line is not None else core.about.main
         if log == core.about.main:
             return core.sees_branch(MAIN)
-        for other, _ in self._refs.every("branch"):
-            if other.line is not None and other.line.branch == log:
-                return core.sees_branch(other.name)
-        return False
+        name = self._branch_of(log)
+        return name is not None and core.sees_branch(name)
+
+    def _branch_of(self, log: str) -> str | None:
+        """The name of the branch with a log. All are looked at, wherever it is found."""
+        names = {ref.line.branch: ref.name for ref, _ in self._refs.every("branch") if ref.line is not None}
+        return names.get(log)

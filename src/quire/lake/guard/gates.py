@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from quire.lake.lake import Lake
 
 Verb = Callable[..., Any]
+WORDS = ("at", "commit", "base")
+"""Parameters that name a commit, by its id, a tag or a branch."""
 
 
 @dataclass(frozen=True)
@@ -49,7 +51,11 @@ class LakeGate:
         there = core.on(name) if rule.on == "branch:into" else core
         there.allow(rule.action, kind, name, **context)  # type: ignore[arg-type]
         if isinstance(source, str):
+            if rule.all_rows and not core.sees_branch(source):
+                lake._live.refresh()  # as it is done before one that does not exist is found not to be there
             core.see_branch(source)
+        if rule.whole and core.guard.active():
+            _check_words(lake, given)
         if rule.all_rows:
             there.need_all(rule.action, _touched(lake, verb.__name__, given))
         if not rule.whole:
@@ -59,6 +65,19 @@ class LakeGate:
             kind, name = "Tag", str(given["name"])
         core.did(verb.__name__, kind, name)
         return _again(done, core)
+
+
+def _check_words(lake: Lake, given: Mapping[str, Any]) -> None:
+    """Refuse a word for a commit that leads to what must not be told, as one that means nothing.
+
+    The verb itself works on all of the lake, and would find it.
+    """
+    from quire.lake.resolve import resolve
+
+    for parameter in WORDS:
+        word = given.get(parameter)
+        if isinstance(word, str):
+            resolve(lake._core, lake._live, word)
 
 
 def there_is(core: GovernedCore, branch: str) -> None:
