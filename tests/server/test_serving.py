@@ -227,6 +227,32 @@ def test_requests_that_mean_two_things_are_refused(web: Web, sent: bytes) -> Non
     assert web.get("/healthz").status == 200
 
 
+OFFER = b"Connection: keep-alive, Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAEAAEAA\r\n"
+"""What Java's own client sends with every request over a plain connection."""
+
+
+@pytest.mark.parametrize("pieces", ["one", "two", "bytes"])
+def test_a_client_that_offers_http_2_is_answered_by_http_1(web: Web, lake: quire.Lake, pieces: str) -> None:
+    rows = json.dumps({"operations": [{"op": "append", "table": "notes", "rows": [{"text": "from Java"}]}]}).encode()
+    head = b"POST /v1/lakes/demo/commits HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\n" + OFFER
+    head += f"Content-Length: {len(rows)}\r\n\r\n".encode()
+    sent = {"one": [head + rows], "two": [head, rows], "bytes": [bytes([b]) for b in head + rows]}[pieces]
+    where = urlsplit(web.url)
+    with socket.create_connection((str(where.hostname), int(where.port or 0)), timeout=10) as connection:
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        for _ in range(2):  # the connection is kept
+            for piece in sent:
+                connection.sendall(piece)
+            answer = connection.recv(65536)
+            assert answer.startswith(b"HTTP/1.1 200"), answer
+    lake.refresh()
+    assert [row["text"] for row in lake["notes"].to_pylist()] == ["one", "from Java", "from Java"]
+
+
+def test_a_proxy_is_what_the_server_is_not(web: Web) -> None:
+    assert raw(web, b"CONNECT a:80 HTTP/1.1\r\nHost: a\r\n\r\n").startswith(b"HTTP/1.1 400")
+
+
 def test_a_body_that_does_not_arrive_holds_nobody_up(lake: quire.Lake, serve: Serve) -> None:
     with serve(Limits(idle_seconds=0.4, threads=4), demo=lake.uri) as web:
         sent = b"POST /v1/lakes/demo/commits HTTP/1.1\r\nHost: a\r\nContent-Length: 500\r\n\r\n{"

@@ -81,7 +81,7 @@ class Catalog:
             "columns": [_column(field, number) for number, field in enumerate(fields)],
             "storage_location": _address(told["address"]),
             "properties": _properties(told),
-            "table_id": told["metaData"]["id"],
+            "table_id": _table_id(told),
             "created_at": told["metaData"].get("createdTime"),
             "updated_at": told["time"],
         }
@@ -91,13 +91,15 @@ class Catalog:
         table = self._table(schema, name)
         told = self._format.described(table.pin)
         meta = told["metaData"]
+        if not (self.fixed or self.lake.read_only):
+            self._format.make_room(table.pin)  # some clients expect the folder in which they stage
         waiting = self._format.unpublished(table.pin)
         return {
             "metadata": {
                 "etag": _etag(told),
                 "table-type": "MANAGED",
                 "data-source-format": "DELTA",
-                "table-uuid": meta["id"],
+                "table-uuid": _table_id(told),
                 "location": _address(told["address"]),
                 "created-time": meta.get("createdTime") or 0,
                 "updated-time": told["time"],
@@ -150,7 +152,7 @@ class Catalog:
         told = self._format.described(table.pin)
         for one in requirements:
             kind = one.get("type")
-            if kind == "assert-table-uuid" and one.get("uuid") != told["metaData"]["id"]:
+            if kind == "assert-table-uuid" and one.get("uuid") != _table_id(told):
                 raise Conflict(f"Table {table.info.name!r} is another table now.", next="Load it again.")
             if kind == "assert-etag" and one.get("etag") != _etag(told):
                 raise Conflict(f"The columns or settings of table {table.info.name!r} changed.", next="Load it again.")
@@ -170,7 +172,7 @@ class Catalog:
             "required-protocol": {**protocol, **features},
             "suggested-protocol": {**protocol, **features},
             "required-properties": {"delta.enableInCommitTimestamps": "true", TABLE_ID: table},
-            "suggested-properties": {"delta.enableDeletionVectors": "true"},
+            "suggested-properties": {"delta.enableDeletionVectors": "true", "delta.enableRowTracking": "false"},
         }
 
     def create(self, schema: str, wanted: Mapping[str, Any]) -> None:
@@ -272,6 +274,12 @@ def _etag(told: Mapping[str, Any]) -> str:
     return hashlib.sha256(body.encode()).hexdigest()[:32]
 
 
+def _table_id(told: Mapping[str, Any]) -> str:
+    """What the catalog knows the table by. Clients that create one note it, and give the table itself another."""
+    meta = told["metaData"]
+    return str(meta.get("configuration", {}).get(TABLE_ID, meta["id"]))
+
+
 def _address(location: str) -> str:
     return location if "://" in location else f"file://{location}"
 
@@ -281,7 +289,7 @@ def _properties(told: Mapping[str, Any]) -> dict[str, str]:
     features = {*(protocol.get("readerFeatures") or ()), *(protocol.get("writerFeatures") or ())}
     return {
         **told["metaData"].get("configuration", {}),
-        TABLE_ID: told["metaData"]["id"],
+        TABLE_ID: _table_id(told),
         "delta.minReaderVersion": str(protocol["minReaderVersion"]),
         "delta.minWriterVersion": str(protocol["minWriterVersion"]),
         **{f"delta.feature.{name}": "supported" for name in sorted(features)},

@@ -67,7 +67,6 @@ class Client:
         info = {"inCommitTimestamp": when, "operation": "WRITE", "txnId": str(uuid.uuid4())}
         name = f"{version:020d}.{uuid.uuid4()}.json"
         lines = [json.dumps({"commitInfo": info}), json.dumps({"add": add})]
-        (folder / "_delta_log" / "_staged_commits").mkdir(exist_ok=True)
         (folder / "_delta_log" / "_staged_commits" / name).write_text("\n".join(lines) + "\n")
         return name
 
@@ -178,7 +177,7 @@ def test_a_client_creates_a_table(web: Web, lake: quire.Lake) -> None:
     protocol |= {"readerFeatures": place["required-protocol"]["reader-features"]}
     protocol |= {"writerFeatures": place["required-protocol"]["writer-features"]}
     fields = [{"name": n, "type": "long", "nullable": True, "metadata": {}} for n in ("id", "total")]
-    meta = {"id": place["table-id"], "format": {"provider": "parquet", "options": {}}, "partitionColumns": []}
+    meta = {"id": str(uuid.uuid4()), "format": {"provider": "parquet", "options": {}}, "partitionColumns": []}
     meta |= {"schemaString": json.dumps({"type": "struct", "fields": fields}), "createdTime": 5}
     meta |= {"configuration": place["required-properties"]}
     actions = [{"commitInfo": {"inCommitTimestamp": 5}}, {"protocol": protocol}, {"metaData": meta}]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import uuid
 from collections.abc import Mapping, Sequence
@@ -24,7 +25,7 @@ from quire.formats.delta.folder import Folder, States
 from quire.formats.delta.log import dialects
 from quire.formats.delta.log.actions import Follows
 from quire.formats.delta.log.inspect import LOGGED, NAMED, ROWS, unlike
-from quire.formats.delta.log.names import Name, staged_by_client
+from quire.formats.delta.log.names import FOLDERS, Name, staged_by_client
 from quire.formats.delta.log.plain import PlainLog
 from quire.formats.delta.log.published import PublishedLog, log_of, needed_by, operation
 from quire.formats.delta.log.state import EMPTY, Metadata, State, check_writable, now
@@ -303,6 +304,12 @@ class DeltaFormat:
         state = self._folder(pin.location).state(pin.version)
         told = {**state.metadata.action(), **state.protocol.action()}
         return {**told, "version": state.version, "time": state.time, "address": self._address(pin)}
+
+    def make_room(self, pin: Pin) -> None:
+        store, folder = self._files.of(pin.location), FOLDERS["u"]
+        if store.is_local and not os.path.isdir(os.path.join(self._address(pin), folder)):
+            store.put(f"{folder}/.room", b"")
+            store.delete(f"{folder}/.room")
 
     def _address(self, pin: Pin) -> str:
         return self._store.reach.address(pin.location)

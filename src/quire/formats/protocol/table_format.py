@@ -237,6 +237,10 @@ class Owned(Protocol):
         """What the log says of the table as a whole at a pin, in the words of the format, and where it lies."""
         ...
 
+    def make_room(self, pin: Pin) -> None:
+        """Let clients stage commits: where folders are made by hand, theirs is."""
+        ...
+
     def newest(self, pin: Pin) -> int:
         """The version that a pin names."""
         ...
