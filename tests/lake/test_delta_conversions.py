@@ -169,3 +169,22 @@ def _pin(lake: quire.Lake) -> Any:
     entry = lake._live.state.by_name("orders")
     assert entry is not None
     return entry.pin
+
+
+@pytest.mark.parametrize("dialect", ["catalogManaged", "managedCommit"])
+def test_files_of_other_clients_are_told_of_as_those_wrote_them(tmp_path: Path, dialect: Any) -> None:
+    """Clients tell files apart by the text of their paths, which each escapes in its own way."""
+    uri = str(tmp_path / "plain")
+    given = pa.table({"id": pa.array([1, 2, 3], pa.int64()), "day": ["Mon", "a b=ü/%", "Mon"]})
+    write_deltalake(uri, given, partition_by=["day"])
+    lake = quire.create(str(tmp_path / "lake"), backfill=False)
+    with lake.transaction("register") as tx:
+        tx.register_table("visits", uri, key="id", format="delta")
+    quire.delta.convert(lake, "visits", dialect)
+    with lake.transaction("one of its file, and all of another") as tx:
+        tx["visits"].delete("id < 3")
+    lake.backfill()
+    quire.delta.convert(lake, "visits", "plain")
+    assert DeltaTable(uri).to_pyarrow_table().to_pylist() == [{"id": 3, "day": "Mon"}]
+    DeltaTable(uri).create_checkpoint()
+    assert DeltaTable(uri).to_pyarrow_table().num_rows == 1

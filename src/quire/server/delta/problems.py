@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from quire.errors import QuireError
+from quire.errors import KeyConflict, QuireError
 from quire.rowfiles.write import to_json
 from quire.server.problems import Told, headers_of
 from quire.server.routes import Face
@@ -31,7 +31,13 @@ def told(status: int, message: str, **more: Any) -> Told:
 
 
 def problem(error: QuireError, status: int, request: str, hide: dict[str, str]) -> Told:
-    """An error of Quire's as the answer of this face."""
+    """An error of Quire's as the answer of this face.
+
+    409 means that the same commit may fit the next version, and Spark tries that for ever: rows whose key is taken are
+    refused for good.
+    """
+    if isinstance(error, KeyConflict):
+        status = 400
     text = f"{error.message} {error.next or ''}".strip()
     for here, instead in hide.items():
         text = text.replace(here, instead)

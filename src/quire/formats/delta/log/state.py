@@ -81,6 +81,8 @@ class DataFile:
     """Where the rows that are gone are written down."""
     deleted: Marks | None = field(default=None, compare=False)
     """The same in memory: always there when they were not written down yet."""
+    spelled: str = field(default="", compare=False)
+    """The path as the log has it, when another client wrote it: clients tell files apart by that text."""
 
     @property
     def gone(self) -> int:
@@ -102,7 +104,7 @@ class DataFile:
 
     def add(self, *, data_change: bool) -> Action:
         told: dict[str, Any] = {
-            "path": quote(self.path),
+            "path": self.spelled or quote(self.path),
             "partitionValues": dict(self.partition),
             "size": self.size,
             "modificationTime": self.modified,
@@ -120,7 +122,7 @@ class DataFile:
 
     def remove(self, when: int, *, data_change: bool) -> Action:
         told: dict[str, Any] = {
-            "path": quote(self.path),
+            "path": self.spelled or quote(self.path),
             "deletionTimestamp": when,
             "dataChange": data_change,
             "extendedFileMetadata": True,
@@ -239,6 +241,7 @@ def file_of(told: Mapping[str, Any]) -> DataFile:
     rows = msgspec.json.decode(stats).get("numRecords") if stats else None
     return DataFile(
         path=unquote(told["path"]),
+        spelled=told["path"],
         size=told["size"],
         rows=-1 if rows is None else rows,
         partition=tuple((told.get("partitionValues") or {}).items()),
