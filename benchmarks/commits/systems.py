@@ -81,14 +81,18 @@ class Quire:
 
     atomic = True
 
-    def __init__(self, ledger: str, *, grouped: bool = True, environment: Environment = QUIRE) -> None:
-        self.ledger, self.grouped, self.environment = ledger, grouped, environment
+    def __init__(
+        self, ledger: str, *, grouped: bool = True, environment: Environment = QUIRE, format: str = "lance"
+    ) -> None:
+        self.ledger, self.grouped, self.environment, self.format = ledger, grouped, environment, format
         self.key = f"quire-{ledger}" if grouped else f"quire-{ledger}-ungrouped"
         self.title = {"log": "Quire", "manifest": "Quire, __manifest ledger"}[ledger]
         if not grouped:
             self.title += ", one commit per slot"
         if environment is OLDER:
             self.key, self.title = "quire-older", "Quire, older revision"
+        if format == "delta":
+            self.key, self.title = "quire-delta", "Quire, Delta tables"
 
     def refuses(self, place: Place, *, shared: bool) -> str:
         return ""
@@ -100,7 +104,10 @@ class Quire:
         with quire.create(place.at("lake"), storage_options=options, ledger=self.ledger) as lake:  # type: ignore[arg-type]
             with lake.transaction("tables") as tx:
                 for table in tables:
-                    tx.create_table(table, batch())
+                    if self.format == "lance":  # an older revision knows no other
+                        tx.create_table(table, batch())
+                    else:
+                        tx.create_table(table, batch(), format=self.format)
             lake.flush()
 
     def open(self, place: Place) -> Client:
@@ -391,6 +398,7 @@ SYSTEMS: tuple[System, ...] = (
     Quire("manifest"),
     Lance(),
     LanceNamespace(),
+    Quire("log", format="delta"),
     Delta(),
     Icechunk(),
     DuckLake("postgres"),

@@ -23,7 +23,7 @@ from benchmarks.commits.wire import Wire
 from quire.store import Store
 
 KEYS = [one.key for one in SYSTEMS]
-LIBRARIES = ("quire-log", "quire-manifest", "lance", "lance-namespace", "delta", "icechunk")
+LIBRARIES = ("quire-log", "quire-manifest", "lance", "lance-namespace", "quire-delta", "delta", "icechunk")
 """The systems that one process can load together."""
 EVERYTHING = Environment("everything", ("lance", "lance.namespace", "obstore", "quire", "quire.formats.lance"))
 
