@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import json
 import uuid
 from pathlib import Path
@@ -14,7 +15,7 @@ import pyarrow.parquet
 import pytest
 
 import quire
-from quire.errors import AlreadyExists, InvalidInput, StorageError, TableNotFound, Unsupported
+from quire.errors import AlreadyExists, InvalidInput, SchemaMismatch, StorageError, TableNotFound, Unsupported
 from quire.lake import engines
 from quire.lake.read import export as module
 from quire.rowfiles import write as writers
@@ -190,3 +191,36 @@ def test_upkeep_in_a_bucket(s3: SeaweedFS, spark: Any) -> None:
     found = lake.verify(deep=True, engine=spark)
     assert found.ok
     assert found.to_dict() == lake.verify(deep=True).to_dict()
+
+
+def test_delta_tables(tables: quire.Lake, tmp_path: Path, engine: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every table of the commit is a plain Delta table, for its own clients and to be registered again."""
+    from deltalake import DeltaTable, write_deltalake
+
+    monkeypatch.setattr(module, "PART_ROWS", 12)
+    with tables.transaction() as tx:
+        tx.create_table("typed", schema=pa.schema([("n", pa.uint64()), ("at", pa.timestamp("us"))]))
+        tx["typed"].append([{"n": 1 << 63, "at": dt.datetime(2026, 11, 1, 10)}])
+    out = tmp_path / "out"
+    done = tables.export(out, format="delta", engine=engine)
+    assert {name: table.rows for name, table in done.tables.items()} == {"node:X": 0, "t": 15, "typed": 1}
+    assert sorted(done.tables["t"].files) == ["t/part-00000-00.parquet", "t/part-00001-00.parquet"]
+    plain = DeltaTable(out / "t")
+    assert plain.to_pyarrow_table(filters=[("id", ">", 20)]).num_rows == 4
+    assert len(plain.file_uris(partition_filters=None)) == 2
+    write_deltalake(out / "t", pa.table({"id": [99], "v": pa.array([None], pa.list_(pa.float64()))}), mode="append")
+    assert DeltaTable(out / done.tables["node:X"].folder).to_pyarrow_table().num_rows == 0
+    with tables.transaction() as tx:
+        tx.register_table("again", str(out / "t"), key="id", format="delta")
+        tx.register_table("typed_again", str(out / "typed"), format="delta")
+    now = tables.snapshot()
+    assert sorted(row["id"] for row in now["again"].to_pylist()) == [*range(0, 30, 2), 99]
+    assert now["typed_again"].to_arrow() == now["typed"].to_arrow()
+
+
+def test_a_column_that_delta_cannot_hold_is_told_before_anything_is_written(lake: quire.Lake, tmp_path: Path) -> None:
+    with lake.transaction() as tx:
+        tx.create_table("t", {"id": pa.array([1], pa.duration("us"))})
+    with pytest.raises(SchemaMismatch, match="'id'"):
+        lake.export(tmp_path / "out", format="delta")
+    assert not list((tmp_path / "out").glob("*"))

@@ -27,6 +27,7 @@ from quire.formats.protocol.table_format import (
     Claim,
     Configurable,
     Convertible,
+    Exporting,
     Foreign,
     Head,
     Learning,
@@ -37,6 +38,7 @@ from quire.formats.protocol.table_format import (
     OwnedCommit,
     Promotion,
     Readable,
+    TableExport,
     TableFormat,
 )
 from quire.formats.protocol.upkeep import Compacted, Spread, Upkeep, UpkeepStatements
@@ -68,6 +70,7 @@ __all__ = [
     "Comparable",
     "Configurable",
     "Convertible",
+    "Exporting",
     "Foreign",
     "Handed",
     "HandedFiles",
@@ -103,6 +106,7 @@ __all__ = [
     "Spread",
     "Staged",
     "StagedVersion",
+    "TableExport",
     "TableFormat",
     "TaskTable",
     "TextIndex",

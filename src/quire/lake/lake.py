@@ -38,7 +38,6 @@ from quire.lake.upkeep.background import Background
 from quire.ledger import MAIN, State
 from quire.progress import Progress
 from quire.prompt import PublicNames, one_line
-from quire.rowfiles.write import FileKind
 from quire.store import Outcome, run_parallel
 
 if TYPE_CHECKING:
@@ -46,7 +45,7 @@ if TYPE_CHECKING:
     from quire.lake.feed.consumers import Consumers
     from quire.lake.feed.feed import Feed
     from quire.lake.merge.plan import MergePlan
-    from quire.lake.read.export import Exported
+    from quire.lake.read.export import Exported, ExportKind
     from quire.lake.read.row_history import RowHistory
     from quire.lake.register import lancedb_database
     from quire.lake.upkeep import repair, verify
@@ -179,7 +178,7 @@ class Lake(PublicNames):
         folder: str | os.PathLike[str],
         *,
         tables: Sequence[str] | None = None,
-        format: FileKind = "parquet",
+        format: ExportKind = "parquet",
         engine: Engine = "local",
         storage_options: Mapping[str, str] | None = None,
         progress: Progress | None = None,

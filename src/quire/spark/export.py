@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from quire.lake import Lake, Snapshot
 from quire.lake.engines import Engine
-from quire.rowfiles.write import FileKind
+from quire.lake.read.export import ExportKind
 from quire.spark.read import snapshot_of
 
 
@@ -15,7 +15,7 @@ def export(
     folder: str,
     *,
     tables: Sequence[str] | None = None,
-    format: FileKind = "parquet",
+    format: ExportKind = "parquet",
     engine: Engine = "local",
 ) -> dict[str, int]:
     """Write every table of one commit, or some, to `folder`/table/part-….parquet; how many rows each has."""

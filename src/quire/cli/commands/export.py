@@ -2,17 +2,27 @@
 
 from __future__ import annotations
 
+from enum import StrEnum
 from typing import Annotated
 
 import typer
 
 from quire.cli import arguments, completion
-from quire.cli.commands.tables import FileFormat
 from quire.cli.commands.upkeep import shown_bytes
 from quire.cli.options import EngineOption, MasterOption, Session, command, running
 from quire.errors import InvalidInput
 from quire.rowfiles import write
 from quire.rowfiles.kinds import STANDARD, Kind, kind_of
+
+
+class ExportFormat(StrEnum):
+    """What an export is written as."""
+
+    csv = "csv"
+    jsonl = "jsonl"
+    parquet = "parquet"
+    arrow = "arrow"
+    delta = "delta"
 
 
 @command("export", at=True)
@@ -32,7 +42,14 @@ def export(
             "--table", "-t", help="To a folder: only this table; repeatable.", autocompletion=completion.tables
         ),
     ] = None,
-    format: FileFormat = None,
+    format: Annotated[
+        ExportFormat | None,
+        typer.Option(
+            "--format",
+            help="The format of a file (default: by its name), or of the files in a folder (default: parquet). "
+            "delta, to a folder: every table is a Delta table.",
+        ),
+    ] = None,
     filter: Annotated[
         str | None, typer.Option("--filter", help="To a file: only rows that match this SQL condition.")
     ] = None,
@@ -64,11 +81,20 @@ def export(
         raise InvalidInput(
             "A file is written by this process.", next="To use Spark, export to a folder: quire export LAKE FOLDER."
         )
-    _to_file(session, target[0], target[1], kind_of(target[1], format), filter, columns, limit)
+    if format is ExportFormat.delta:
+        raise InvalidInput(
+            "A Delta table is a folder.", next=f"Use quire export LAKE FOLDER --table {target[0]} --format delta."
+        )
+    kind = None if format is None else Kind(format.value)
+    _to_file(session, target[0], target[1], kind_of(target[1], kind), filter, columns, limit)
 
 
 def _to_folder(
-    session: Session, folder: str, tables: list[str] | None, format: Kind | None, who: tuple[EngineOption, MasterOption]
+    session: Session,
+    folder: str,
+    tables: list[str] | None,
+    format: ExportFormat | None,
+    who: tuple[EngineOption, MasterOption],
 ) -> None:
     snapshot = session.snapshot()
     wanted = tables or snapshot.tables()
@@ -78,7 +104,7 @@ def _to_folder(
 
     with running(*who, size) as engine, session.output.progress("export", unit="parts") as progress:
         done = snapshot.export(
-            folder, tables=wanted, format=(format or Kind.parquet).value, engine=engine, progress=progress
+            folder, tables=wanted, format=(format or ExportFormat.parquet).value, engine=engine, progress=progress
         )
     if session.output.as_json:
         session.output.document(done.to_dict())

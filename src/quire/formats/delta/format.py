@@ -18,6 +18,7 @@ from quire.conversion.source import Source, finite, selected
 from quire.errors import CorruptRecord, InvalidInput, NotFound, Refused, Unsupported
 from quire.formats import Claim, Foreign, Head, OwnedCommit, Promotion, Work
 from quire.formats.delta.changes import DeltaChanges, changed_rows, undo
+from quire.formats.delta.export import DeltaExport
 from quire.formats.delta.files.parquet import check_partition
 from quire.formats.delta.files.schema import schema_text
 from quire.formats.delta.files.told import Told, file_of, told_of
@@ -353,6 +354,9 @@ class DeltaFormat:
 
     def unlike(self, location: str, path: str, claim: Claim) -> str | None:
         return unlike(self._files.of(location), path, claim)
+
+    def exporting(self, schema: pa.Schema, *, table: str) -> DeltaExport:
+        return DeltaExport.of(schema, table)
 
     # -- differences ------------------------------------------------------------------------------------------
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
@@ -272,6 +272,29 @@ class Convertible(Protocol):
 
     def release(self, pin: Pin, *, write: str, table: str) -> Work:
         """The work of a commit after which the table is plain."""
+        ...
+
+
+class TableExport(Protocol):
+    """A table for the plain clients of a format, written outside the lake. It can be sent to another process."""
+
+    def files(
+        self, batches: Iterable[pa.RecordBatch], schema: pa.Schema, stem: str
+    ) -> Iterator[tuple[str, bytes, int, str]]:
+        """Rows as files whose names begin so: path, bytes and rows of each, and what `finish` is told of it."""
+        ...
+
+    def finish(self, told: Sequence[str]) -> Mapping[str, bytes]:
+        """The files by which those that were told of become a table."""
+        ...
+
+
+@runtime_checkable
+class Exporting(Protocol):
+    """A format in which tables of any format can be exported."""
+
+    def exporting(self, schema: pa.Schema, *, table: str) -> TableExport:
+        """A new table of these columns; a typed error when the format cannot hold them."""
         ...
 
 

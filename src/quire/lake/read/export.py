@@ -9,13 +9,13 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, get_args
 from urllib.parse import quote
 
 import msgspec
 
 from quire.errors import AlreadyExists, InvalidInput, QuireError, Unsupported
-from quire.formats import Parted, WholeRows
+from quire.formats import Exporting, Parted, TableExport, WholeRows
 from quire.lake.engines import Engine, answers, chosen, settled
 from quire.progress import Progress
 from quire.prompt import OneLine, counted
@@ -26,6 +26,8 @@ from quire.store.forwarded_credentials import carried
 if TYPE_CHECKING:
     from quire.lake.read.snapshot import Snapshot
 
+ExportKind = Literal["parquet", "arrow", "csv", "jsonl", "delta"]
+"""Kinds of files, and the format in which every table of an export is a table for others too."""
 LIST = "_export.json"
 """The name of the file that is written last."""
 PART_ROWS = 1_000_000
@@ -39,7 +41,7 @@ class ExportedTable(OneLine):
     """The files of one table."""
 
     folder: str
-    """Below the folder of the export: the table's name, written as in a URL."""
+    """Below the folder of the export: the table's name, written as in a URL (of Delta tables with `~` for `%`)."""
     rows: int
     bytes: int
     files: tuple[str, ...]
@@ -71,25 +73,37 @@ class Exported(OneLine):
         return asdict(self)
 
 
+_Written = tuple[str, int, int, str]
+"""A file below the folder of the export, its rows and bytes, and what the table is told of it."""
+
+
 @dataclass(frozen=True)
 class _Part:
     """Some rows of a table, and where they go. The options hold credentials and are never shown."""
 
     rows: WholeRows
     uri: str
-    key: str
-    format: FileKind
+    folder: str
+    stem: str
+    shape: FileKind | TableExport
     most: int
     options: dict[str, str] = field(default_factory=dict, repr=False)
 
     def __call__(self) -> bytes:
         store = Store.open(self.uri, self.options)
-        written = []
-        for number, (data, rows) in enumerate(files(self.rows.batches(), self.rows.schema(), self.format, self.most)):
-            key = f"{self.key}-{number:02}.{self.format}"
-            store.put(key, data)
-            written.append((key, rows, len(data)))
+        written: list[_Written] = []
+        for path, data, rows, told in self._files():
+            store.put(f"{self.folder}/{path}", data)
+            written.append((f"{self.folder}/{path}", rows, len(data), told))
         return msgspec.json.encode(written)
+
+    def _files(self) -> Iterator[tuple[str, bytes, int, str]]:
+        batches, schema = self.rows.batches(), self.rows.schema()
+        if not isinstance(self.shape, str):
+            yield from self.shape.files(batches, schema, self.stem)
+            return
+        for number, (data, rows) in enumerate(files(batches, schema, self.shape, self.most)):
+            yield f"{self.stem}-{number:02}.{self.shape}", data, rows, ""
 
 
 def export(
@@ -97,15 +111,16 @@ def export(
     folder: str | os.PathLike[str],
     *,
     tables: Sequence[str] | None = None,
-    format: FileKind = "parquet",
+    format: ExportKind = "parquet",
     engine: Engine = "local",
     storage_options: Mapping[str, str] | None = None,
     progress: Progress | None = None,
 ) -> Exported:
     """See `Snapshot.export`. Under `engine="auto"` the size is that of the tables."""
-    if format not in KINDS:
+    kinds = get_args(ExportKind)
+    if not isinstance(format, str) or format not in kinds:
         raise InvalidInput(
-            f"{format!r} is not a format of an export.", next=f"Use one of {', '.join(KINDS)}.", format=format
+            f"{format!r} is not a format of an export.", next=f"Use one of {', '.join(kinds)}.", format=format
         )
     names = list(snapshot.tables() if tables is None else dict.fromkeys(tables))
     held = [snapshot[name] for name in names]
@@ -115,29 +130,48 @@ def export(
     store = empty_target(folder, given, elsewhere=session is not None)
     options = store.options if session is None else carried(store.scheme, store.options)
     items: list[tuple[str, _Part]] = []
+    shapes = {table.name: _shape(snapshot, table, format) for table in held}
     for table in held:
         for number, rows in enumerate(_parts(table._view(), table.name, here=session is None)):
-            key = f"{quote(table.name, safe='')}/part-{number:05}"
-            items.append((table.name, _Part(rows, store.uri, key, format, FILE_BYTES, options)))
+            shape = shapes[table.name]
+            where = (_folder(table.name, shape), f"part-{number:05}")
+            items.append((table.name, _Part(rows, store.uri, *where, shape, FILE_BYTES, options)))
     told: Iterable[bytes | QuireError]
     if session is None:
         told = (part() for _, part in items)
     else:
         told = answers(session, [part for _, part in items])
-    written: dict[str, list[tuple[str, int, int]]] = {name: [] for name in names}
+    written: dict[str, list[_Written]] = {name: [] for name in names}
     for done, ((name, _), answer) in enumerate(zip(items, told, strict=True), start=1):
-        written[name] += msgspec.json.decode(settled(answer), type=list[tuple[str, int, int]])
+        written[name] += msgspec.json.decode(settled(answer), type=list[_Written])
         if progress is not None:
             progress(f"export {name}", done, len(items))
-    done_tables = {name: _told(name, found) for name, found in written.items()}
+    for name, shape in shapes.items():
+        for path, body in {} if isinstance(shape, str) else shape.finish([told for *_, told in written[name]]).items():
+            store.put(f"{_folder(name, shape)}/{path}", body)
+    done_tables = {name: _told(_folder(name, shapes[name]), found) for name, found in written.items()}
     result = Exported(snapshot.commit, store.uri, format, done_tables)
-    store.put(LIST, listed(snapshot, snapshot._core.store.uri, result, written))
+    sizes = {name: [(key, rows, size) for key, rows, size, _ in found] for name, found in written.items()}
+    store.put(LIST, listed(snapshot, snapshot._core.store.uri, result, sizes))
     return result
 
 
-def _told(name: str, found: Sequence[tuple[str, int, int]]) -> ExportedTable:
-    keys = tuple(key for key, _, _ in found)
-    return ExportedTable(quote(name, safe=""), sum(r for _, r, _ in found), sum(size for _, _, size in found), keys)
+def _shape(snapshot: Snapshot, table: Any, format: ExportKind) -> FileKind | TableExport:
+    if format in KINDS:
+        return format
+    made = snapshot._core.format(format)
+    assert isinstance(made, Exporting)
+    return made.exporting(table.schema, table=table.name)
+
+
+def _folder(name: str, shape: FileKind | TableExport) -> str:
+    """Clients take the address of a table for one with escapes, so the folder of a table has none."""
+    return quote(name, safe="").replace("%", "%" if isinstance(shape, str) else "~")
+
+
+def _told(folder: str, found: Sequence[_Written]) -> ExportedTable:
+    keys = tuple(key for key, *_ in found)
+    return ExportedTable(folder, sum(r for _, r, *_ in found), sum(f[2] for f in found), keys)
 
 
 def _parts(view: Any, name: str, *, here: bool) -> Iterator[WholeRows]:

@@ -23,13 +23,12 @@ from quire.lake.read.table import Rows, Table
 from quire.ledger import State, TableState, decode, encode
 from quire.progress import Progress
 from quire.prompt import PublicNames
-from quire.rowfiles.write import FileKind
 from quire.store import External, phase, run_parallel
 
 if TYPE_CHECKING:
     from quire.lake.branch.live import LiveBranch
     from quire.lake.context import Core
-    from quire.lake.read.export import Exported
+    from quire.lake.read.export import Exported, ExportKind
     from quire.lake.upkeep.cleanup.leases import SnapshotLease
 
 
@@ -133,13 +132,14 @@ class Snapshot(PublicNames):
         folder: str | os.PathLike[str],
         *,
         tables: Sequence[str] | None = None,
-        format: FileKind = "parquet",
+        format: ExportKind = "parquet",
         engine: Engine = "local",
         storage_options: Mapping[str, str] | None = None,
         progress: Progress | None = None,
     ) -> Exported:
         """Write the tables of this commit, or some, as files: `folder`/table/part-….parquet; also arrow, csv, jsonl.
 
+        With `format="delta"` every folder is a plain Delta table of one version, for any client of Delta.
         The folder must be empty. The file `_export.json` is written last: where it is, the export is whole. Options
         of the object store are those of the lake, unless others are given. On a Spark session as `engine`, its
         executors write the files.
