@@ -197,6 +197,11 @@ test-lance-spark: $(DEV) ## lance-spark on a real Spark, in an environment of it
 	$(BIN)/python -m tests.lance_clients.environments build/lance-clients spark
 	QUIRE_LANCE_CLIENTS=build/lance-clients $(PYTEST) tests/lance_clients/test_lance_spark.py -n 0
 
+.PHONY: test-delta-spark
+test-delta-spark: $(DEV) ## Delta Spark, from Maven, with the Spark it supports, kept below build/, writes through a server (ten minutes; needs Java and Maven)
+	$(BIN)/python -m tests.delta_spark.environments build/delta-spark
+	QUIRE_DELTA_SPARK=build/delta-spark $(PYTEST) tests/delta_spark
+
 .PHONY: bench-spark
 bench-spark: $(DEV) ## loads on Spark beside df.write.parquet, code by hand, this process, one table at a time (15 minutes; ROWS=, VECTORS=, GRAPH=quick)
 	$(BIN)/python -m benchmarks.spark $(if $(ROWS),--rows $(ROWS)) $(if $(VECTORS),--vectors $(VECTORS)) $(if $(GRAPH),--graph $(GRAPH)) $(if $(JSON),--json $(JSON))

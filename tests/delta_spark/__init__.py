@@ -1,0 +1,1 @@
+"""Delta Spark, unmodified, as a client of `quire serve`: `make test-delta-spark`."""
