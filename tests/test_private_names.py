@@ -16,6 +16,8 @@ ALLOWED: dict[tuple[str, str], str] = {
     ("cli/lazy_group.py", "_click"): "Typer brings its own Click and has no public name for this part",
     ("cli/program.py", "_exit"): "os._exit is public: it ends a process without cleaning up",
     ("spark/attach.py", "_jsparkSession"): "PySpark has no other way to say whether a session is of Spark Connect",
+    ("spark/connect_scans.py", "_plan"): "PySpark tells nobody else the plan of a frame",
+    ("spark/connect_scans.py", "_session_hooks"): "it has hooks, and no public name for them",
     ("spark/frame_writer.py", "_jwrite"): "PySpark's writers tell nobody else what was said to them",
     ("spark/frame_writer.py", "_write"): "the same",
     ("spark/frame_writer.py", "_df"): "the same",
