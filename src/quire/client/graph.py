@@ -93,11 +93,12 @@ class RemoteGraph(Graph):
         """The schema as text."""
         return self._told(self._at(at))[0]
 
-    def plan_schema(self, schema: Any, *, drop_data: bool = False) -> Any:
+    def plan_schema(self, schema: Any, *, drop_data: bool = False, break_queries: bool = False) -> Any:
         """What applying a schema would do, and what prevents it. Nothing is changed."""
         from quire.client.graph_plans import RemoteSchemaPlan
 
-        asked = {"schema": read_text(schema)[0], "drop_data": drop_data, "branch": self.lake.branch_name}
+        asked = {"schema": read_text(schema)[0], "drop_data": drop_data, "break_queries": break_queries}
+        asked |= {"branch": self.lake.branch_name}
         return RemoteSchemaPlan.of(self.lake.server.ask("POST", "schema/plan", asked))
 
     def apply_schema(
@@ -105,6 +106,7 @@ class RemoteGraph(Graph):
         schema: Any,
         *,
         drop_data: bool = False,
+        break_queries: bool = False,
         message: str | None = None,
         table_format: str | None = None,
         **options: Any,
@@ -113,7 +115,8 @@ class RemoteGraph(Graph):
         from quire.client.graph_plans import step_of
         from quire.graph.schema.apply import Applied
 
-        asked = {"schema": read_text(schema)[0], "drop_data": drop_data, "table_format": table_format}
+        asked = {"schema": read_text(schema)[0], "drop_data": drop_data, "break_queries": break_queries}
+        asked |= {"table_format": table_format}
         told = self._write("schema/apply", {**asked, "message": message}, options)
         receipt = None if told["receipt"] is None else receipt_of(told["receipt"])
         return Applied(tuple(map(step_of, told["steps"])), self.catalog(), receipt)

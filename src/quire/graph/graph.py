@@ -104,24 +104,27 @@ class Graph(Escaped, PublicNames):
         """The schema as an SVG."""
         return picture(self.catalog(at))
 
-    def plan_schema(self, schema: Text, *, drop_data: bool = False) -> Plan:
+    def plan_schema(self, schema: Text, *, drop_data: bool = False, break_queries: bool = False) -> Plan:
         """What applying a schema would do, and what prevents it. Nothing is changed."""
         text, file = read_text(schema)
         snapshot = self.lake.snapshot()
-        return plan_of(self.catalog(snapshot), text, file=file, drop_data=drop_data, snapshot=snapshot)
+        allowed = {"drop_data": drop_data, "break_queries": break_queries}
+        return plan_of(self.catalog(snapshot), text, file=file, snapshot=snapshot, **allowed)
 
     def apply_schema(
         self,
         schema: Text,
         *,
         drop_data: bool = False,
+        break_queries: bool = False,
         message: str | None = None,
         table_format: str | None = None,
         **options: Unpack[TransactionOptions],
     ) -> Applied:
         """Make the graph have this schema, in one commit over all types; `SchemaRefused` lists what prevents it.
 
-        `drop_data=True` allows dropping types and properties that hold data. A schema that the graph has already makes
+        `drop_data=True` allows dropping types and properties that hold data, and `break_queries=True` changes after
+        which stored queries no longer run. A schema that the graph has already makes
         no commit. New types are tables of `table_format`: by default of the one that the graph began with, `"lance"`.
         `options` are those of `lake.transaction`.
         """
@@ -132,7 +135,8 @@ class Graph(Escaped, PublicNames):
         with self.lake.transaction(message or "apply schema", **how) as tx:
             if tx.repeated() is not None:
                 return replace(applied, receipt=tx.receipt)
-            applied = apply(tx, text, file=file, drop_data=drop_data, table_format=table_format)
+            allowed = {"drop_data": drop_data, "break_queries": break_queries}
+            applied = apply(tx, text, file=file, table_format=table_format, **allowed)
         return replace(applied, receipt=tx.receipt)
 
     # -- rows -------------------------------------------------------------------------------------------------

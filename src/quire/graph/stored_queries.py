@@ -52,7 +52,7 @@ def remove(tx: Transaction, names: Sequence[str]) -> None:
         tx[STORED].delete(is_in("name", Type("String"), list(names)))
 
 
-def stored(snapshot: Snapshot) -> dict[str, str]:
+def stored(snapshot: Snapshot | Transaction) -> dict[str, str]:
     """The text of every stored query, by name, sorted."""
     if STORED not in snapshot:
         return {}

@@ -353,6 +353,7 @@ def test_without_a_text_lint_looks_at_what_is_stored(run: Run, graph: str) -> No
         graph,
         SCHEMA.replace("edge Knows", "edge Likes").replace("since: Date?", "since: Date? "),
         "--drop-data",
+        "--break-queries",
     )
     told = run("lint", graph, code=1).out
     assert told.startswith("stored:friends:")

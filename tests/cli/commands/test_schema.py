@@ -81,8 +81,10 @@ def test_several_refusals_are_all_told(run: Run, graph: str) -> None:
 
 def test_data_is_dropped_on_request_only(run: Run, graph: str) -> None:
     run("schema", "apply", graph, NARROWER, code=6)
-    run("schema", "plan", graph, NARROWER, "--drop-data")
-    run("schema", "apply", graph, NARROWER, "--drop-data")
+    told = run("schema", "apply", graph, NARROWER, "--drop-data", code=6).err
+    assert "stored query" in told, "it uses what would be dropped"
+    run("schema", "plan", graph, NARROWER, "--drop-data", "--break-queries")
+    run("schema", "apply", graph, NARROWER, "--drop-data", "--break-queries")
     assert "age" not in run("schema", "show", graph).out
 
 

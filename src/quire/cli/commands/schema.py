@@ -21,6 +21,9 @@ if TYPE_CHECKING:
     from quire.graph.schema.steps import Step
 
 Schema = Annotated[str, typer.Argument(metavar="SCHEMA", help="A file (.pg), or the text of the schema; - is stdin.")]
+BreakQueries = Annotated[
+    bool, typer.Option("--break-queries", help="Allow changes after which stored queries no longer run.")
+]
 DropData = Annotated[bool, typer.Option("--drop-data", help="Allow types and properties that hold data to be dropped.")]
 
 
@@ -55,9 +58,9 @@ def show(
 
 
 @command("schema plan")
-def plan(session: Session, schema: Schema, drop_data: DropData = False) -> None:
+def plan(session: Session, schema: Schema, drop_data: DropData = False, break_queries: BreakQueries = False) -> None:
     """Show what applying a schema would change. Lists what prevents it; exits 6 if it would be refused."""
-    _plan(session, _given(schema, drop_data), drop_data)
+    _plan(session, _given(schema, drop_data), drop_data, break_queries)
 
 
 @command("schema apply", commits=True)
@@ -65,15 +68,18 @@ def apply(
     session: Session,
     schema: Schema,
     drop_data: DropData = False,
+    break_queries: BreakQueries = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the plan and change nothing.")] = False,
 ) -> None:
     """Change the graph to this schema, in one commit."""
     given = _given(schema, drop_data)
     if dry_run:
-        _plan(session, given, drop_data)
+        _plan(session, given, drop_data, break_queries)
         return
     with session.graph() as graph:
-        applied = graph.apply_schema(given, drop_data=drop_data, message=session.message, **session.options)
+        applied = graph.apply_schema(
+            given, drop_data=drop_data, break_queries=break_queries, message=session.message, **session.options
+        )
     output, receipt = session.output, applied.receipt
     assert receipt is not None
     if output.as_json:
@@ -101,11 +107,11 @@ def _given(schema: str, drop_data: bool) -> str | Path:
     return given
 
 
-def _plan(session: Session, given: str | Path, drop_data: bool) -> None:
+def _plan(session: Session, given: str | Path, drop_data: bool, break_queries: bool) -> None:
     import quire
 
     with session.read() as lake:
-        found = quire.Graph(lake).plan_schema(given, drop_data=drop_data)
+        found = quire.Graph(lake).plan_schema(given, drop_data=drop_data, break_queries=break_queries)
     if session.output.as_json:
         session.output.document(found.to_dict())
     else:

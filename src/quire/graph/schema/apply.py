@@ -72,7 +72,13 @@ def catalog_in(tx: Transaction) -> Catalog:
 
 
 def apply(
-    tx: Transaction, text: str, *, file: str = "", drop_data: bool = False, table_format: str | None = None
+    tx: Transaction,
+    text: str,
+    *,
+    file: str = "",
+    drop_data: bool = False,
+    break_queries: bool = False,
+    table_format: str | None = None,
 ) -> Applied:
     """Bring the graph to a schema, inside a transaction that commits it.
 
@@ -80,7 +86,7 @@ def apply(
     same text again does nothing.
     """
     old = catalog_in(tx)
-    found = plan(old, text, file=file, drop_data=drop_data, snapshot=tx)
+    found = plan(old, text, file=file, drop_data=drop_data, break_queries=break_queries, snapshot=tx)
     if found.refusals:
         raise refused(list(found.refusals))
     if not found:

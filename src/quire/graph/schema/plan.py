@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from quire.graph.catalog import Catalog
+from quire.graph.schema.broken_queries import broken, refusal_of, step_of
 from quire.graph.schema.data_checks import refusals_of
 from quire.graph.schema.describe import interface_steps, steps_of
 from quire.graph.schema.diff import TypeChange, allowed, compare
@@ -63,12 +64,14 @@ def plan(
     *,
     file: str = "",
     drop_data: bool = False,
+    break_queries: bool = False,
     snapshot: Snapshot | Transaction | None = None,
 ) -> Plan:
     """Compare a schema with a catalog.
 
     A text that is no schema is `InvalidSchema`; a change that is not done is a refusal in the plan, never an error.
-    With a `snapshot`, or a transaction, of the graph its rows are looked at too, and refusals count them.
+    With a `snapshot`, or a transaction, of the graph its rows are looked at too, and refusals count them. Its stored
+    queries are checked again: one that would no longer run is a refusal, or a step with `break_queries`.
     """
     schema = resolve(parse(text, file=file))
     changes, refusals = compare(old, schema)
@@ -80,6 +83,11 @@ def plan(
         refusals += forbidden
         if snapshot is not None and not forbidden:
             refusals += refusals_of(change, old, snapshot, drop_data=drop_data)
+    for name, error in broken(old, text, changes, snapshot) if snapshot is not None else ():
+        if break_queries:
+            steps.append(step_of(name, error))
+        else:
+            refusals.append(refusal_of(name, error))
     if old.text != text or not old:
         steps += _text_steps(old, schema, steps)
     return Plan(old, schema, tuple(changes), tuple(steps), tuple(refusals))

@@ -97,10 +97,11 @@ class Mutating(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class SchemaText(msgspec.Struct, forbid_unknown_fields=True):
-    """A schema, and whether data may be dropped for it."""
+    """A schema, and whether data may be dropped and stored queries be broken for it."""
 
     schema: str
     drop_data: bool = False
+    break_queries: bool = False
     table_format: str | None = None
     branch: str = "main"
     if_head: str | None = None
@@ -140,9 +141,9 @@ def schema(call: Call) -> Answer:
 
 def plan_schema(call: Call) -> Answer:
     wanted = call.decoded(SchemaText)
-    return Answer(
-        Graph(call.lake(wanted.branch)).plan_schema(text(wanted.schema), drop_data=wanted.drop_data).to_dict()
-    )
+    graph = Graph(call.lake(wanted.branch))
+    allowed = {"drop_data": wanted.drop_data, "break_queries": wanted.break_queries}
+    return Answer(graph.plan_schema(text(wanted.schema), **allowed).to_dict())
 
 
 def apply_schema(call: Call) -> Answer:
@@ -156,7 +157,8 @@ def apply_schema(call: Call) -> Answer:
         "timeout": wanted.timeout,
     }
     how: dict[str, Any] = {"message": wanted.message, "table_format": wanted.table_format}
-    done = Graph(lake).apply_schema(text(wanted.schema), drop_data=wanted.drop_data, **how, **options)
+    how |= {"drop_data": wanted.drop_data, "break_queries": wanted.break_queries}
+    done = Graph(lake).apply_schema(text(wanted.schema), **how, **options)
     return Answer({**done.to_dict(), "receipt": done.receipt.to_dict() if done.receipt else None})
 
 
