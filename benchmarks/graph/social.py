@@ -33,7 +33,7 @@ node Post {{
   vector: Vector({WIDTH}) @index @metric("cosine")
 }}
 edge Knows: Person -> Person {{ since: Date  @unique(src, dst) }}
-edge Wrote: Person -> Post
+edge Wrote: Person -> Post {{ @unique(src, dst) }}
 edge Likes: Person -> Post {{ day: Date  @unique(src, dst) }}
 edge HasTag: Post -> Tag {{ @unique(src, dst) }}
 """

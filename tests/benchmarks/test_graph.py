@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
-from benchmarks.graph import data, report
+from benchmarks.graph import data, report, social, social_questions
 from benchmarks.graph.__main__ import main
 from benchmarks.graph.data import QUICK, TINY
 from benchmarks.graph.questions import QUESTIONS, comparable, turns
@@ -28,6 +28,21 @@ def test_the_graph_is_the_same_every_time_and_keeps_its_rules(tmp_path: Path) ->
     pairs = {(row["from"], row["to"]) for row in knows}
     assert len(pairs) == len(knows)
     assert all(a != b for a, b in pairs)
+
+
+def test_the_social_network_is_the_same_every_time_and_keeps_its_rules(tmp_path: Path) -> None:
+    for name in ("one", "two"):
+        (tmp_path / name).mkdir()
+        counts = social.write(tmp_path / name, social.TINY)
+    for name in social.TYPES:
+        one, two = (pq.read_table(tmp_path / where / f"{name}.parquet") for where in ("one", "two"))
+        assert one.equals(two)
+        assert one.num_rows == counts[name] > 0
+        if "from" in one.schema.names:
+            assert one.select(["from", "to"]).group_by(["from", "to"]).aggregate([]).num_rows == one.num_rows
+    for question in social_questions.QUESTIONS:
+        asked = [social_questions.turns(question, social.TINY, 3) for _ in range(2)]
+        assert asked[0] == asked[1]
 
 
 def test_every_run_asks_the_same() -> None:
@@ -62,4 +77,8 @@ def test_a_tiny_run_measures_everything_and_all_engines_agree(
     assert [asked["title"] for asked in run["questions"]] == [question.title for question in QUESTIONS]
     assert all(len(times) >= 3 for asked in run["questions"] for times in asked["seconds"].values())
     assert "all answers are the same" in capsys.readouterr().out
-    assert out.with_suffix(".md").read_text().count("| Ladybug") == 2
+    text = out.with_suffix(".md").read_text()
+    assert text.count("| Ladybug") == 3
+    assert "recall@10" in text
+    assert "cold start" in text
+    assert all(asked["recall"] is None or asked["recall"] >= 0.9 for asked in run["social"]["questions"])

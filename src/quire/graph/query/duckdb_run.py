@@ -40,13 +40,17 @@ def execute(prepared: Prepared, watch: Watch | None = None) -> Rows:
         watch.count(batch.num_rows)
         return Rows(pa.RecordBatchReader.from_batches(schema, [batch]))
     statement = prepared.statement()
+    kept = prepared.kept(statement.text)
+    if kept:
+        statement = prepared.statement()  # what the scans would filter is left to the SQL now
     # A query with limits has an engine of its own: those that others share have none.
     connection = duckdb_engines.connect(ENGINE) if not watch.settings else ENGINE.started(watch.settings)
     try:
         for name, source in prepared.sources.items():
             if name in prepared.layout.implied:
                 continue
-            connection.register(source.place.relation, source.relation(prepared.snapshot))
+            relation = kept[name] if name in kept else source.relation(prepared.snapshot)
+            connection.register(source.place.relation, relation)
 
         def begun() -> Any:
             relation = connection.sql(statement.text, params=prepared.values.bound or None)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from quire.errors import InvalidQuery
+from quire.filters import columns
 from quire.graph.language import plan
 from quire.graph.query.known_values import Known
 from quire.graph.query.layout import Layout, blocks, variables
@@ -19,10 +21,16 @@ from quire.graph.query.sql.duckdb import CompiledSql, Compiler
 from quire.graph.query.sql.expressions import Terms
 from quire.graph.query.sql.fragments import Values
 from quire.graph.query.sql.joins_only import Joined
+from quire.lake.read.hot_columns import HOT
 from quire.store import clock
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from quire.lake.read.snapshot import Snapshot
+
+COLUMN = re.compile(r"\bv\d+_\w+")
+"""A column of a variable in SQL."""
 
 
 @dataclass
@@ -52,6 +60,22 @@ class Prepared:
         self.values = Values()
         terms = Terms(self.layout, self.known, self.values, self.searches)
         return self._compiled(Compiler, terms)
+
+    def kept(self, sql: str) -> dict[str, pa.Table]:
+        """Scans of which memory holds the columns that the SQL names, by variable. They filter nothing."""
+        named = set(COLUMN.findall(sql))
+        found = {}
+        for name, source in self.sources.items():
+            if source.rows is not None or source.limit is not None or name in self.layout.implied:
+                continue
+            filtered = {column for filter in source.filters for column in columns(filter)}
+            shown = source.place.columns
+            wanted = {n: c for n, c in shown.items() if n in named or c in filtered} or dict(list(shown.items())[:1])
+            rows = HOT.read(source.table(self.snapshot), list(wanted.values()))
+            if rows is not None:
+                found[name] = rows.rename_columns(list(wanted))
+                self.pushed -= {id(c) for c in source.conditions}
+        return found
 
     def joined(self, dialect: Dialect) -> tuple[CompiledSql, Mapping[str, Made]]:
         """The SQL as joins alone, and the columns that it wants of the scans beside those that are stored."""

@@ -17,15 +17,20 @@ from quire.graph.language import plan
 from quire.graph.query.implied_nodes import known_ids
 from quire.graph.query.search.indexed import by_text, by_vector, has_index
 from quire.graph.query.sql.walks import is_single
+from quire.lake.read.hot_columns import HOT
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from quire.graph.query.prepare import Prepared
     from quire.graph.query.scans import Source
+    from quire.lake.read.table import Table
 
 FEW = 5_000
 """Ids that are passed on at most."""
+LEAST_IDS = 64
+ROWS_FOR_AN_ID = 2_000
+"""Looking up an id takes as long as joining so many rows that are in memory."""
 EDGES = 50_000
 """Edges that are read before the SQL runs at most."""
 READS = 8
@@ -89,17 +94,17 @@ class Pass:
                 if ids is not None and len(ids) <= FEW:
                     self.ids[scan.variable] = ids
         self._spread(steps, mine)
-        for looks_up in (True, False):
+        for by_index in (True, False):
             for scan in block.scans:
                 if scan.variable in self.implied or scan.variable in self.left:
                     continue
-                if scan.variable == self.ranked and not looks_up:
+                if scan.variable == self.ranked and not by_index:
                     continue
                 source = self.prepared.sources[scan.variable]
                 if source.rows is not None or not source.filters or source.limit is not None:
                     continue
-                if looks_up == _looks_up(source) and self._is_cheap(source, _tested(source), any):
-                    self._read(scan.variable, [], "look-up" if looks_up else "few rows")
+                if by_index == looks_up(source) and self._is_cheap(source, _tested(source), any):
+                    self._read(scan.variable, [], "look-up" if by_index else "few rows")
                     self._spread(steps, mine)
         if self.ranked is not None and self.ranked not in self.ids:
             return  # what is inside waits for the rows that are ranked
@@ -111,12 +116,23 @@ class Pass:
         table = source.table(self.prepared.snapshot)
         return not self.sparing or table.count() <= SMALL or which(has_index(table, column) for column in columns)
 
+    def _is_better_kept(self, source: Source, ids: set[str]) -> bool:
+        """Whether columns in memory are joined sooner than so many ids are looked up, again and again."""
+        table = source.table(self.prepared.snapshot)
+        return not self.sparing and len(ids) > _worth(table) and HOT.wants(table)
+
     # -- nodes ------------------------------------------------------------------------------------------------
 
     def _read(self, variable: str, filters: Sequence[Condition], why: str) -> None:
         """Read the nodes of a variable, if they are few."""
-        rows = self.prepared.sources[variable].read(self.prepared.snapshot, filters=filters, limit=FEW + 1)
-        if rows.num_rows <= FEW:
+        source = self.prepared.sources[variable]
+        table = source.table(self.prepared.snapshot)
+        few = FEW if filters or looks_up(source) else _worth(table)
+        most = few if few < FEW and HOT.wants(table, note=False) else FEW
+        rows = source.read(self.prepared.snapshot, filters=filters, limit=most + 1)
+        if rows.num_rows > few:
+            HOT.wants(table)
+        if rows.num_rows <= most:
             self._keep(variable, rows, why)
         else:
             self.left.add(variable)
@@ -149,6 +165,8 @@ class Pass:
                     self.ids[other] = far
             elif not far:
                 self._keep(other, self._nothing(other), f"ends of {step.entity.name}")
+            elif self._is_better_kept(self.prepared.sources[other], far):
+                continue
             elif len(far) <= FEW and self._is_cheap(self.prepared.sources[other], ["id"], all):
                 self._read(other, [is_in("id", TEXT, sorted(far))], f"ends of {step.entity.name}")
 
@@ -157,17 +175,18 @@ class Pass:
         columns = _columns(step, from_source=start == step.source)
         seeds = self.ids[start]
         if is_single(step):
-            if not self._is_cheap(self.prepared.sources[step.edge], columns, all):
+            source = self.prepared.sources[step.edge]
+            if not self._is_cheap(source, columns, all) or self._is_better_kept(source, seeds):
                 return None
             found = self._edges(step, columns, seeds)
             return None if found is None else self._finish(step, [found], _other_ends(found, columns, seeds))
         table = self.prepared.sources[step.edge].table(self.prepared.snapshot)
-        looks_up = all(has_index(table, c) for c in columns)
-        if table.count() > SMALL and not looks_up:
+        indexed = all(has_index(table, c) for c in columns)
+        if table.count() > SMALL and not indexed:
             return None
         visited, frontier, parts, hops = set(seeds), set(seeds), [], 0
         while frontier and (step.most is None or hops < step.most):
-            if hops == (READS if looks_up else SCANS):
+            if hops == (READS if indexed else SCANS):
                 return None
             found = self._edges(step, columns, frontier)
             if found is None:
@@ -221,7 +240,12 @@ def _other_ends(edges: pa.Table, columns: Sequence[str], starts: set[str]) -> se
     return found
 
 
-def _looks_up(source: Source) -> bool:
+def _worth(table: Table) -> int:
+    """How many ids of a table are looked up sooner than its columns are joined in memory."""
+    return min(max(LEAST_IDS, table.count() // ROWS_FOR_AN_ID), FEW)
+
+
+def looks_up(source: Source) -> bool:
     """Whether a scan asks for an id, a key or what is unique: then it finds few rows, and through an index."""
     defined = source.place.entity.defined
     singles = {names[0] for names in (defined.key, *defined.unique) if len(names) == 1}
