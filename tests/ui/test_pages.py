@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from tests.ui import snapshots
 from tests.ui.conftest import Opened, serving
 
 import quire
@@ -42,17 +43,24 @@ HAS = {
     "request": "It doubles the first ones.",
 }
 """A word that each page cannot have without its data."""
+READY = {"live": ".chip.done:has-text('live')", "graph": ".sigma[data-settled]", "sql": ".window"}
+"""What some pages have only when they are done."""
 
 
-def test_every_page_shows_its_data_and_breaks_no_rule_of_wcag(served: str, look: Opened) -> None:
+def test_every_page_shows_its_data_is_told_as_it_was_and_breaks_no_rule_of_wcag(served: str, look: Opened) -> None:
     found: dict[str, list[str]] = {}
+    told: list[str] = []
     with look(served) as tab:
         for name, path in PAGES.items():
             page = tab.go(path)
             page.wait_for_function("word => document.body.innerText.includes(word)", arg=HAS[name])
+            page.wait_for_selector(READY.get(name, "main"))
+            page.wait_for_function("() => !document.querySelector('.wait, .skeleton')")
+            told += snapshots.changed(page, name)
             found[name] = tab.violations()
             assert tab.wide() <= 0, name
     assert {name: broken for name, broken in found.items() if broken} == {}
+    assert told == [], "\n".join(told)
 
 
 def keys(page: Any, *names: str) -> None:

@@ -114,7 +114,7 @@ export async function go(href, { replace = false, keep = false, refused = null }
     if (!replace) scrollTo(0, 0);
   } catch (error) {
     if (mine !== turn) return;
-    if (refused && error.said?.status === 400) { refused(error.said); return; }
+    if (refused && [400, 403].includes(error.said?.status)) { refused(error.said); return; }
     if (!keep) history[replace ? "replaceState" : "pushState"](null, "", url.href);
     current.value = { page: "problem", problem: told(error), context: { ...current.value.context }, params, nonce: current.value.nonce };
   } finally {

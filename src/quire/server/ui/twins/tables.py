@@ -164,7 +164,7 @@ def _column(name: str, data: pa.ChunkedArray) -> dict[str, Any]:
         told["bins"] = _bins(values.cast(pa.float64(), safe=False))
     else:
         counted = pc.value_counts(values).to_pylist()
-        counted.sort(key=lambda one: -one["counts"])
+        counted.sort(key=lambda one: (-one["counts"], str(one["values"])))
         told["distinct"] = len(counted)
         if len(counted) <= 24 or counted[0]["counts"] > 1:
             told["top"] = [{"value": _short(one["values"]), "count": one["counts"]} for one in counted[:6]]
