@@ -152,6 +152,38 @@ def _forked(place: Place) -> quire.Lake:
     return lake
 
 
+FIFTY = 50
+"""Rows that each side of a merge has changed."""
+
+
+def _diverged(program: Callable[[int], Program]) -> Callable[[Place], quire.Lake]:
+    """A handle that has changed rows of a keyed table on two branches, apart."""
+
+    def prepare(place: Place) -> quire.Lake:
+        lake = place.open()
+        lake.create_table("merged", rows(0, 10_000), key="id")
+        exp = lake.create_branch("exp")
+        for branch, first in ((lake, 0), (exp, 5_000)):
+            commit(branch, program(first))
+        return lake
+
+    return prepare
+
+
+def _updated(first: int) -> Program:
+    return lambda tx: tx["merged"].update(values={"text": "new"}, where=f"id >= {first} and id < {first + FIFTY}")
+
+
+def _inserted(first: int) -> Program:
+    return lambda tx: tx["merged"].insert(rows(NEW + first, FIFTY))
+
+
+def _merge(lake: quire.Lake) -> quire.Receipt:
+    receipt = lake.merge("exp")
+    assert receipt.outcome == "merged"
+    return receipt
+
+
 def _news(place: Place) -> Any:
     """A feed that stands before the newest commit of a handle in use."""
     lake = warm()(place)
@@ -351,6 +383,8 @@ TABLES = (
 REFS = (
     Verb("tag", lambda lake: lake.tag("v1")),
     Verb("create a branch", lambda lake: lake.create_branch("exp")),
+    Verb("merge 50 + 50 updated rows", _merge, _diverged(_updated), slack=CHECKPOINT),
+    Verb("merge 50 + 50 inserted rows", _merge, _diverged(_inserted), slack=CHECKPOINT),
     Verb("delete a branch", lambda lake: lake.delete_branch("exp"), _forked, slack=PAST, per_commit=RECORDS),
 )
 RACES = (

@@ -700,13 +700,19 @@ class Case:
             decided.setdefault(verdict.id, []).append((conflict, found, decision))
         tables: dict[int, Table] = {}
         gone: set[int] = set()
+        renamed_back: set[int] = set()
         for id, verdict in verdicts.items():
             table = verdict.table
             for conflict, found, decision in decided.get(id, ()):
                 if conflict.key is None:
                     side = verdict.ours if decision == "ours" else verdict.theirs
                     if isinstance(found.otherwise, set):
-                        gone |= {i for i in found.otherwise if (i in self.ours) != (decision == "ours")}
+                        holders = {i for i in found.otherwise if i in self.ours and self.ours[i].name == conflict.table}
+                        if decision == "theirs":
+                            gone |= holders
+                        else:
+                            gone |= found.otherwise - self.ours.keys()
+                            renamed_back |= (found.otherwise & self.ours.keys()) - holders
                     elif conflict.kind == "name" and table is not None and side is not None:
                         table = replace(table, name=side.name)
                     else:
@@ -732,6 +738,8 @@ class Case:
                 table = self._events(verdict, table, decided.get(id, ()))
             if table is not None:
                 tables[id] = table
+        for i in renamed_back & tables.keys():
+            tables[i] = replace(tables[i], name=self.ours[i].name)
         return {i: t for i, t in tables.items() if i not in gone}
 
     def _events(self, verdict: Verdict, table: Table, decided: Iterable[tuple[MergeConflict, Found, Any]]) -> Table:

@@ -81,6 +81,13 @@ LIVES = {
         ("cross", 2969932037),
         ("merge", 3921299276),
     ],
+    "a table is given the name of one that the other side has made": [
+        ("table", 1674335784),
+        ("branch", 3124758254),
+        ("table", 3676491747),
+        ("cross", 369617158),
+        ("merge", 38719521),
+    ],
     "a squashed table is tended on both sides": [("table", 553569232), ("cross", 3174873324), ("merge", 894797436)],
     "a squashed table is indexed on one side, tables as a whole": [
         ("rows", 3393517166),
