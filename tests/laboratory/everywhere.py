@@ -72,6 +72,8 @@ class Place:
     uri: str
     options: dict[str, str]
     handles: list[quire.Lake] = field(default_factory=list)
+    ends: ExitStack = field(default_factory=ExitStack)
+    """What ends with the operation, such as a server."""
 
     def open(self, **options: Any) -> quire.Lake:
         return self.keep(quire.open(self.uri, storage_options=self.options, **options))

@@ -7,16 +7,20 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import contextvars
 import logging
 import socket
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from quire.errors import InvalidInput, Unsupported
 from quire.server.config import Config
 from quire.server.request_log import RequestLog
+
+if TYPE_CHECKING:
+    from quire.server.lakes import OpenLakes
 
 
 def need() -> None:
@@ -49,6 +53,8 @@ class Running:
 
     url: str
     stop: Callable[[], None]
+    lakes: OpenLakes
+    """The handles that it serves."""
 
 
 @contextlib.contextmanager
@@ -59,13 +65,14 @@ def running(config: Config, log: RequestLog | None = None, *, check_answers: boo
         server = _Uvicorn(config, listening, log, check_answers=check_answers)
         ready = threading.Event()
         server.when_started(ready.set)
-        thread = threading.Thread(target=server.run, name="quire-server", daemon=True)
+        here = contextvars.copy_context()  # whose clock and guard hold there too
+        thread = threading.Thread(target=here.run, args=(server.run,), name="quire-server", daemon=True)
         thread.start()
         try:
             while not ready.wait(0.05):
                 if not thread.is_alive():
                     raise InvalidInput("The server did not start.", next="Its log says why.")
-            yield Running(server.link, server.stop)
+            yield Running(server.link, server.stop, server.state.lakes)
         finally:
             server.stop()
             thread.join(config.limits.shutdown_seconds + 10)

@@ -139,3 +139,20 @@ def test_verify_says_what_it_looked_at_and_exits_1_when_something_is_wrong(run: 
     broken = run("verify", lake, "--json", code=1).json
     assert [f["check"] for f in broken["findings"]] == ["file"]
     assert gone.name in run("verify", lake, code=1).out
+
+
+def test_the_doctor_says_what_clients_could_destroy(run: Run, lake: str, tmp_path: Path) -> None:
+    told = tmp_path / "told.json"
+    told.write_text('{"expires_at_millis": "1"}')
+    before = sorted(path for path in Path(lake).rglob("*") if path.is_file())
+    found = run("doctor", lake, "--client-options", str(told), "--json", code=1).json
+    assert found["client_rights"] == ["stages", "moves", "deletes", "records"]
+    said = [problem["message"] for problem in found["problems"]]
+    assert [problem["check"] for problem in found["problems"]] == ["clients"] * 3
+    assert "destroy versions that commits rest on" in said[0]
+    assert "sessions" in found["problems"][0]["next"]
+    assert sorted(path for path in Path(lake).rglob("*") if path.is_file()) == before
+    told.write_text("secret")
+    found = run("doctor", lake, "--client-options", str(told), "--json", code=1).json
+    assert found["problems"][0]["kind"] == "invalid-input"
+    assert "secret" not in str(found["problems"])

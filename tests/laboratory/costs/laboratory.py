@@ -158,6 +158,7 @@ class Laboratory:
                 return self._run(verb, place, quiet, condition, latency)
         finally:
             self.proxy.latency = 0.0
+            place.ends.close()
             self.proxy.settle()
             prefix = laid.uri.removeprefix(self._s3.uri()).lstrip("/") + "/"
             laid.restore({r.key.removeprefix(prefix) for r in self.proxy.since(begun) if not r.reads})

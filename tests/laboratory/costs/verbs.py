@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextvars
 from collections.abc import Callable
 from typing import Any
 
@@ -130,7 +131,42 @@ def _new_client(place: Place) -> Any:
 
     from quire.lance import Namespace
 
-    return lance.dataset(namespace_client=Namespace(place.open()), table_id=["t0"])
+    here = contextvars.copy_context()  # with its clock, of which threads of Lance know nothing
+
+    class Here(Namespace):
+        def create_table_version(self, request: Any) -> Any:
+            return here.copy().run(super().create_table_version, request)
+
+        def list_table_versions(self, request: Any) -> Any:
+            return here.copy().run(super().list_table_versions, request)
+
+        def describe_table(self, request: Any) -> Any:
+            return here.copy().run(super().describe_table, request)
+
+    return lance.dataset(namespace_client=Here(place.open()), table_id=["t0"])
+
+
+def _new_client_of_a_server(place: Place) -> Any:
+    """The same over HTTP."""
+    import lance
+    import lance_namespace as spec
+
+    from quire.server.config import Config, LakeConfig
+    from quire.server.request_log import RequestLog
+    from quire.server.serve import running
+
+    options = dict(place.options)
+    lake = LakeConfig(place.uri, storage_options=options, client_options=options)
+    server = place.ends.enter_context(running(Config(lakes={"demo": lake}, port=0), RequestLog(lambda line: None)))
+    place.keep(server.lakes.get("demo"))
+    namespace = spec.connect("rest", {"uri": f"{server.url}/lance/demo"})
+    return lance.dataset(namespace_client=namespace, table_id=["t0"])
+
+
+def _client_of_a_server(place: Place) -> Any:
+    dataset = _new_client_of_a_server(place)
+    dataset.insert(rows(NEW))
+    return dataset
 
 
 def _client(place: Place) -> Any:
@@ -369,6 +405,18 @@ DELTA = (
 CLIENTS = (
     Verb("append by a Lance client", lambda dataset: dataset.insert(rows(NEW + 1)), _client, wide=False),
     Verb("append by a Lance client, first", lambda dataset: dataset.insert(rows(NEW + 1)), _new_client, wide=False),
+    Verb(
+        "append by a Lance client over HTTP",
+        lambda dataset: dataset.insert(rows(NEW + 1)),
+        _client_of_a_server,
+        wide=False,
+    ),
+    Verb(
+        "append by a Lance client over HTTP, first",
+        lambda dataset: dataset.insert(rows(NEW + 1)),
+        _new_client_of_a_server,
+        wide=False,
+    ),
 )
 TABLES = (
     _writes("create a table", lambda tx: tx.create_table("new", rows(0))),

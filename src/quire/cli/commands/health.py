@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import os
 import platform
 from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -14,15 +16,18 @@ import quire
 from quire.cli.commands.history import offers_told
 from quire.cli.commands.tables import TableName
 from quire.cli.options import EngineOption, MasterOption, Session, command, running
-from quire.errors import CorruptRecord, ForeignWriter, QuireError, Refused, Unsupported
+from quire.errors import CorruptRecord, ForeignWriter, InvalidInput, QuireError, Refused, Unsupported
 from quire.lake.handles import store_of
 from quire.lake.upkeep.repair import Repaired
-from quire.store import Store, probe
+from quire.store import Store, is_outside, probe
+from quire.store.client_rights import tried
 
 PACKAGES = ("quire", "pylance", "pyarrow", "duckdb", "obstore", "msgspec", "pandas", "polars", "lancedb")
 VARIABLES = ("QUIRE_", "AWS_", "GOOGLE_", "AZURE_", "LANCE_", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY")
 SHOWN = ("lake", "head", "tables", "pending_backfill", "offers", "background_failures")
 """What the doctor repeats of a lake's status."""
+NOT_OF_THE_STORE = ("expires_at_millis", "refresh_offset_millis")
+"""What clients are told beside settings of the store."""
 MAINTENANCE = (
     "Lance's own cleanup and compaction do not see staged versions and destroy them: "
     "never run them, or auto-cleanup, on the tables of a lake."
@@ -179,6 +184,15 @@ def doctor(
         bool,
         typer.Option("--probe", help="Also test create-if-absent on the store; writes and removes an object."),
     ] = False,
+    client_options: Annotated[
+        Path | None,
+        typer.Option(
+            "--client-options",
+            metavar="FILE",
+            help="Also test what a client could destroy that is told these settings of the store, one JSON object; "
+            "writes and removes objects.",
+        ),
+    ] = None,
 ) -> None:
     """Check versions, settings, access and foreign writes. Exits 1 if it finds a problem."""
     found = Examination()
@@ -190,6 +204,8 @@ def doctor(
     )
     _examine_store(session, found, probe)
     _examine_lake(session, found)
+    if client_options is not None:
+        _examine_clients(session, found, client_options)
     if session.output.as_json:
         document = {"ok": not found.problems, **found.facts, "problems": found.problems, "notes": [MAINTENANCE]}
         session.output.document(document)
@@ -259,6 +275,46 @@ def _examine_lake(session: Session, found: Examination) -> None:
                 next=f"Take it into the lake: quire adopt LAKE {write['table']}",
             ),
         )
+
+
+def _examine_clients(session: Session, found: Examination, told: Path) -> None:
+    """What a client that goes past the namespace could do with what it is told."""
+    try:
+        with session.read() as lake:
+            store, snapshot = store_of(lake), lake.snapshot()
+            places = (snapshot[name].describe()["location"] for name in snapshot)
+            folder = next((place for place in places if not is_outside(place)), "tables/none.lance")
+            rights = tried(Store.open(store.uri, _settings(told)), folder, store)
+    except QuireError as error:
+        found.problem("clients", error)
+        return
+    found.facts["client_rights"] = [right for right, has in dataclasses.asdict(rights).items() if has]
+    for has, what, destroys in (
+        (rights.deletes, "delete files of tables", "destroy versions that commits rest on, which nothing brings back"),
+        (rights.moves, "put versions of tables", "commit past the lake, which stops the table until it is adopted"),
+        (rights.records, "write the records of the lake", "destroy all of it"),
+    ):
+        if has:
+            found.problem(
+                "clients",
+                Unsupported(
+                    f"Clients may {what}: one that goes past the namespace can {destroys}.",
+                    next="Tell clients sessions (lakes.NAME.sessions of the server), or keys with the policy of "
+                    "docs/guides/lance-clients.md.",
+                ),
+            )
+
+
+def _settings(path: Path) -> dict[str, str]:
+    try:
+        found = json.loads(path.read_text("utf-8"))
+    except (OSError, ValueError) as error:
+        raise InvalidInput(
+            f"{str(path)!r} holds no JSON ({type(error).__name__}).", next="Write one object of settings into it."
+        ) from None
+    if not isinstance(found, dict):
+        raise InvalidInput(f"{str(path)!r} holds no object.", next="Write one object of settings into it.")
+    return {str(name): str(value) for name, value in found.items() if name not in NOT_OF_THE_STORE}
 
 
 def _cleaning(config: dict[str, str]) -> list[str]:
