@@ -19,9 +19,9 @@ PROGRAM = Path(__file__).parent / "session.py"
 class DeltaSpark:
     """A session of Spark. Each statement is answered by its rows, or by its error."""
 
-    def __init__(self, folder: Path, uri: str, scratch: Path) -> None:
+    def __init__(self, folder: Path, uri: str, scratch: Path, *settings: str) -> None:
         classpath = os.pathsep.join((*map(str, (folder / "jars").glob("*.jar")), str(folder / "classes")))
-        given = [str(folder / "env/bin/python"), str(PROGRAM), classpath, uri]
+        given = [str(folder / "env/bin/python"), str(PROGRAM), classpath, uri, *settings]
         self._process = subprocess.Popen(
             given, cwd=scratch, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
             start_new_session=True,
@@ -70,15 +70,15 @@ class DeltaSpark:
         self.kill()
 
 
-Start = Callable[[str], DeltaSpark]
+Start = Callable[..., DeltaSpark]
 
 
 @pytest.fixture(scope="module")
 def start(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Start]:
-    """Starts a session on the catalog at an address."""
+    """Starts a session on the catalog at an address, with further settings (NAME=VALUE)."""
     if WHERE is None:
         pytest.skip("make test-delta-spark makes the environment of Delta Spark")
     with contextlib.ExitStack() as stack:
-        yield lambda uri: stack.enter_context(
-            DeltaSpark(Path(WHERE).resolve(), uri, tmp_path_factory.mktemp("spark-session"))
+        yield lambda uri, *settings: stack.enter_context(
+            DeltaSpark(Path(WHERE).resolve(), uri, tmp_path_factory.mktemp("spark-session"), *settings)
         )

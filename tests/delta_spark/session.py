@@ -1,7 +1,8 @@
 """A session of Spark with Delta and a catalog `lake`: runs what it is told, line by line. It knows nothing of Quire.
 
-The classpath and the address of the catalog come as arguments, a step as a line of JSON: {"sql": …}, or a stream of the
-rows that were added to one table into another one, {"stream": from, "into": to, "checkpoint": folder}.
+The classpath, the address of the catalog and settings (NAME=VALUE) come as arguments, a step as a line of JSON:
+{"sql": …}, or a stream of the rows that were added to one table into another one, {"stream": from, "into": to,
+"checkpoint": folder}.
 """
 
 import json
@@ -12,7 +13,7 @@ from pyspark.sql import SparkSession
 LAKE = "spark.sql.catalog.lake"
 
 
-def session(classpath, uri):
+def session(classpath, uri, *more):
     settings = {
         "spark.driver.extraClassPath": classpath,
         "spark.ui.enabled": "false",
@@ -26,6 +27,7 @@ def session(classpath, uri):
         f"{LAKE}.token": "a token",
         f"{LAKE}.credentialVending.enabled": "false",
     }
+    settings |= dict(one.split("=", 1) for one in more)
     builder = SparkSession.builder.master("local[1]")
     for name, value in settings.items():
         builder = builder.config(name, value)
@@ -46,7 +48,7 @@ def done(spark, step):
 
 
 def main():
-    spark = session(*sys.argv[1:3])
+    spark = session(*sys.argv[1:])
     print("ANSWER " + json.dumps({"rows": []}), flush=True)
     for line in sys.stdin:
         try:

@@ -135,7 +135,7 @@ def test_tables_at_one_commit_and_in_one_transaction(start: Start, web: Web, lak
     lake.refresh()
     assert (lake.log()[0].message, set(lake.log()[0].tables)) == ("by Spark", {"orders", "totals"})
     assert (content(lake, "orders")[8], content(lake, "totals")[8]) == (80, 80)
-    with start(f"{web.url}/{AT}/at/{then}") as earlier:
+    with start(f"{web.url}/{AT}/at/{then}", "spark.databricks.delta.v2.enableMode=STRICT") as earlier:
         assert earlier.sql("select count(*) from lake.default.totals") == [[count]]
         earlier.fails("insert into lake.default.totals values (9, 90)")
     sound(lake)
