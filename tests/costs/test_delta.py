@@ -5,13 +5,16 @@ from __future__ import annotations
 import uuid
 from collections import Counter
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
+from deltalake import DeltaTable
 from tests.budget import budget
 
 import quire
+from quire.store import Store
 from quire.testing.proxy import Proxy, longest_chain
 from quire.testing.s3 import SeaweedFS
 
@@ -113,3 +116,32 @@ def test_a_transaction_that_is_given_up_has_sent_nothing(wire: Wire) -> None:
         commit(lake, append("d0", first=10))
         tx = lake.transaction("given up")
         assert wire.bill(lambda: (tx["d0"].append(rows(11)), tx.discard())) == ({}, 0)
+
+
+@pytest.mark.parametrize(
+    "depth", [70, pytest.param(1000, marks=pytest.mark.full), pytest.param(10_000, marks=pytest.mark.full)]
+)
+def test_a_client_of_the_folder_opens_a_table_of_any_age_alike(
+    s3: SeaweedFS, proxy: Proxy, tmp_path: Path, depth: int
+) -> None:
+    """Where the newest checkpoint is, what is listed after it, the checkpoint in parts, and the versions since."""
+    lake = quire.create(tmp_path / "lake", backfill=False)
+    with lake.transaction("table") as tx:
+        tx.create_table("t", rows(0), format="delta", options={"dialect": "managedCommit"})
+    for first in range(1, depth):
+        commit(lake, append("t", first=first))
+    lake.backfill()
+    for first in range(depth, depth + 3):
+        commit(lake, append("t", first=first))
+    lake.backfill()
+    log = tmp_path / "lake" / lake["t"].describe()["location"] / "_delta_log"
+    place = s3.uri(f"plain-{uuid.uuid4().hex}")
+    store = Store.open(place, s3.options)
+    for file in (path for path in log.iterdir() if path.is_file()):
+        store.put(f"_delta_log/{file.name}", file.read_bytes())
+    start = proxy.mark()
+    client = DeltaTable(place, storage_options={**s3.options, "aws_endpoint": proxy.endpoint})
+    assert (client.version(), len(client.file_uris())) == (depth + 2, depth + 3)
+    proxy.settle()
+    asked = Counter(str(request.kind) for request in proxy.since(start))
+    assert asked.total() <= 20, asked
