@@ -113,6 +113,7 @@ class _Exchange:
         self.status = 0
         self.sent = 0
         self.kind: str | None = None
+        self.ends: list[Callable[[], None]] = []
 
     async def run(self) -> None:
         """Answer. Whatever happens is counted and logged."""
@@ -124,6 +125,8 @@ class _Exchange:
             except Exception as error:
                 await self._problem(error)
         finally:
+            for end in self.ends:
+                end()
             self._told()
 
     # -- the steps ----------------------------------------------------------------------------------------------
@@ -142,6 +145,7 @@ class _Exchange:
         place = self.server.in_flight.taken(self.actor.name, writes=self.route.writes)
         with nullcontext() if follows or self.route.access == "public" else place:
             call = self._call(self.route, self.actor)
+            self.ends = call.ends
             if follows:
                 answer = self.route.handler(call)
                 assert not isinstance(answer, Answer)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -61,6 +61,12 @@ class Call:
     def branch(self) -> str:
         """The branch that the request is about."""
         return getattr(self.query, "branch", None) or MAIN
+
+    ends: list[Callable[[], None]] = field(default_factory=list)
+
+    def finally_do(self, what: Callable[[], None]) -> None:
+        """Do something when the answer is through, however that comes about."""
+        self.ends.append(what)
 
     @property
     def noted(self) -> dict[str, str]:

@@ -55,6 +55,9 @@ class Limits(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     """Of one actor, in the long run; 0 for no such bound."""
     followers: int = 1024
     """Clients that wait for changes at once."""
+    followers_per_actor: int = 256
+    connections: int = 8192
+    """What is opened beyond it is answered 503 and closed."""
     threads: int = 128
     body_bytes: int = 64 << 20
     """Of a body in JSON. What is sent as Arrow goes to staging piece by piece and may be of any size."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import Any
@@ -10,6 +11,7 @@ from typing import Any
 from quire.errors import QuireError, Throttled
 from quire.lake import Lake
 from quire.lake.handles import log_of, slot_of
+from quire.server.auth.actors import ANYBODY, Actor
 
 GLANCE = 0.05
 """Seconds after which this process's own commits are seen."""
@@ -33,8 +35,9 @@ class _LookOut:
 class Followers:
     """All clients that wait. It belongs to the event loop."""
 
-    def __init__(self, most: int, in_thread: InThread) -> None:
-        self._most, self._in_thread = most, in_thread
+    def __init__(self, most: int, most_of_actor: int, in_thread: InThread) -> None:
+        self._most, self._most_of_actor, self._in_thread = most, most_of_actor, in_thread
+        self._of: Counter[str] = Counter()
         self._branches: dict[tuple[str, str], _LookOut] = {}
         self.waiting = 0
         self.stopping = asyncio.Event()
@@ -45,19 +48,31 @@ class Followers:
         for found in self._branches.values():
             found.news.set()
 
+    def taken(self, actor: Actor) -> Callable[[], None]:
+        """A place for one client that follows, or `Throttled`. Call what is returned to give it back."""
+        name = "" if actor is ANYBODY else actor.name
+        if self.waiting >= self._most or (name and self._of[name] >= self._most_of_actor):
+            most = self._most if self.waiting >= self._most else self._most_of_actor
+            raise Throttled(f"{most} clients wait for changes already.", next="Ask again without wait.", retry_after=5)
+        self.waiting += 1
+        self._of[name] += 1
+
+        def give_back() -> None:
+            self.waiting -= 1
+            self._of[name] -= 1
+            if not self._of[name]:
+                del self._of[name]
+
+        return give_back
+
     async def wait(self, lake: Lake, seen: int, seconds: float) -> bool:
         """Wait until a branch is beyond a slot. False when the time was up first, or the server stops."""
-        if self.waiting >= self._most:
-            raise Throttled(
-                f"{self._most} clients wait for changes already.", next="Ask again without wait.", retry_after=5
-            )
         key = (lake.uri, log_of(lake))
         found = self._branches.get(key)
         if found is None:
             found = self._branches[key] = _LookOut(lake)
             found.task = asyncio.ensure_future(self._look(found))
         found.waiting += 1
-        self.waiting += 1
         try:
             deadline = asyncio.get_running_loop().time() + seconds
             while slot_of(lake) <= seen and not self.stopping.is_set():
@@ -68,7 +83,6 @@ class Followers:
                     await asyncio.wait_for(found.news.wait(), left)
             return not self.stopping.is_set()
         finally:
-            self.waiting -= 1
             found.waiting -= 1
             if not found.waiting and self._branches.get(key) is found:
                 del self._branches[key]

@@ -20,8 +20,25 @@ _OFFERS = frozenset({b"upgrade", b"http2-settings"})
 """Headers of one connection that offer another protocol."""
 
 
+FULL = (
+    b"HTTP/1.1 503 Service Unavailable\r\ncontent-type: application/problem+json\r\nretry-after: 5\r\n"
+    b"connection: close\r\ncontent-length: %d\r\n\r\n%s"
+)
+TOO_MANY = (
+    b'{"type":"urn:quire:throttled","title":"Service Unavailable","status":503,"kind":"throttled",'
+    b'"detail":"Too many connections are open.","next":"Ask again after Retry-After.","retryable":true,"request_id":""}'
+)
+
+
+def bounded(most: int) -> type[HttpToolsProtocol]:
+    """The protocol for a server that holds so many connections."""
+    return type("BoundedHttp", (BoundedHttp,), {"most": most})
+
+
 class BoundedHttp(HttpToolsProtocol):
-    """A connection that is closed when the head of a request is too large or too slow."""
+    """A connection that is closed when the head of a request is too large or too slow, or there are too many."""
+
+    most = 8192
 
     def __init__(self, *arguments: Any, **named: Any) -> None:
         super().__init__(*arguments, **named)
@@ -31,6 +48,10 @@ class BoundedHttp(HttpToolsProtocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
+        if len(self.connections) > self.most:
+            transport.write(FULL % (len(TOO_MANY), TOO_MANY))
+            transport.close()
+            return
         self._expect_head()
 
     def connection_lost(self, exc: Exception | None) -> None:

@@ -22,6 +22,9 @@ from quire.server.request_log import RequestLog
 if TYPE_CHECKING:
     from quire.server.lakes import OpenLakes
 
+FILES = 1024
+"""Files that a server opens beside its connections."""
+
 
 def need() -> None:
     """Say what to install when the server's own libraries are not there."""
@@ -78,6 +81,20 @@ def running(config: Config, log: RequestLog | None = None, *, check_answers: boo
             thread.join(config.limits.shutdown_seconds + 10)
 
 
+def _open_files(connections: int) -> None:
+    """Let the process open as many files as its connections take, as far as the system lets it."""
+    try:
+        import resource
+    except ImportError:  # Windows has no such bound
+        return
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = connections + FILES
+    if soft == resource.RLIM_INFINITY or soft >= wanted:
+        return
+    with contextlib.suppress(OSError, ValueError):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted if hard == -1 else min(wanted, hard), hard))
+
+
 class _Uvicorn:
     """Uvicorn, told what Quire needs of it."""
 
@@ -87,7 +104,7 @@ class _Uvicorn:
         import uvicorn
 
         from quire.server.app import App
-        from quire.server.http_protocol import BoundedHttp
+        from quire.server.http_protocol import bounded
         from quire.server.state import Server
 
         for name in ("uvicorn", "uvicorn.error", "uvicorn.access", "uvicorn.asgi"):
@@ -104,7 +121,7 @@ class _Uvicorn:
             "server_header": False,
             "ws": "none",
             "timeout_graceful_shutdown": int(config.limits.shutdown_seconds) + 1,
-            "http": BoundedHttp,
+            "http": bounded(config.limits.connections),
         }
         word = self.state.sessions.word
         self.link = f"{self.url}/ui/enter?word={word}" if word else self.url
@@ -120,6 +137,7 @@ class _Uvicorn:
 
     def run(self) -> None:
         """Serve until it is stopped, or a signal comes."""
+        _open_files(self.state.config.limits.connections)
         with asyncio.Runner(loop_factory=_loop_factory()) as runner:
             runner.run(self._serve())
 

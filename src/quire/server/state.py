@@ -58,7 +58,7 @@ class Server:
     def followers(self) -> Followers:
         """Clients that wait for changes."""
         if self._followers is None:
-            self._followers = Followers(self.limits.followers, self.in_thread)
+            self._followers = Followers(self.limits.followers, self.limits.followers_per_actor, self.in_thread)
         return self._followers
 
     def kept(self, face: str, make: Callable[[Server], T]) -> T:

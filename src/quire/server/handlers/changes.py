@@ -82,12 +82,15 @@ async def answered(call: Call, lake: Lake, asked: Paging, begin: Begin, since: s
     accept = call.headers.get("accept", "")
     if EVENTS in accept:
         since = call.headers.get("last-event-id") or since
+        call.finally_do(call.server.followers.taken(call.actor))  # before anything is read for it, or told to it
         seen, page = await call.server.in_thread(partial(_page, lake, asked, begin, since))
         return Answer(events=_events(call, lake, asked, begin, seen, page), media_type=EVENTS)
     arrow = ARROW in accept
     looked = msgspec.structs.replace(asked, rows=False, limit=min(asked.limit, 1)) if arrow else asked
     seen, page = await call.server.in_thread(partial(_page, lake, looked, begin, since))
     until = anyio.current_time() + asked.wait
+    if asked.limit and asked.wait and not page["changes"]:
+        call.finally_do(call.server.followers.taken(call.actor))
     while asked.limit and not page["changes"] and (left := until - anyio.current_time()) > 0:
         if not await call.server.followers.wait(lake, seen, left):
             break
