@@ -32,6 +32,7 @@ node Person implements Named {
 node Company { name: String @key  size: I64? }
 edge Knows: Person -> Person { since: Date?  weight: F64? }
 edge WorksAt: Person -> Company { role: String? }
+edge Likes: Person -> Person { weight: F64? }
 """
 PEOPLE: list[dict[str, Any]] = [
     {
@@ -75,6 +76,7 @@ def records() -> list[dict[str, Any]]:
         found.append({"type": "Person", "data": one | vectors})
     found += [{"type": "Company", "data": {"name": n, "size": s}} for n, s in (("x", 5), ("y", None), ("a", 2**53 + 1))]
     found += [edge("Knows", k, since=f"20{10 + n}-01-01", weight=n / 2) for n, k in enumerate(KNOWS)]
+    found += [edge("Likes", ends, weight=float(n)) for n, ends in enumerate(("Za", "ab", "dZ"))]
     return found + [edge("WorksAt", job, role=job[2]) for job in JOBS]
 
 
@@ -118,6 +120,12 @@ READS = {
     "either direction": ("$a: Person $a <knows> $b", "$a.name $b.name", "order { $a.name desc, $b.name }"),
     "an edge in either direction": ("$a $k:<knows> $b", "$a.name $b.name $k.since", ""),
     "filters on edges without a name": ("$a knows [weight > 0.5] $b", "$a.name $b.name", ""),
+    "several edge types": ("$a: Person $a knows|likes $b  $c <likes|knows> $a", "$a.name $b.name $c.name", ""),
+    "walks along several edge types": (
+        "$a: Person $a knows|likes{1,} [weight >= 1] $b  $c <likes|knows>{2,3} $a $w = shortest($a likes|knows{1,} $c)",
+        "$a.name $b.name $c.name $w.nodes",
+        "",
+    ),
     "between types": ("$p worksAt $c  $c.size > 5", "$p.name $c.name", ""),
     "reachability": ("$a: Person $a knows{1,} $b", "$a.name $b.name", ""),
     "reachability from hop two on": ("$a: Person $a knows{2,3} $b", "$a.name $b.name", ""),

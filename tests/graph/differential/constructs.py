@@ -12,7 +12,16 @@ from quire.graph.language import ast
 
 READS = (
     *("bind", "bind with properties", "anonymous variable", "parameter", "list", "whole entity", "alias"),
-    *("traversal", "either way", "bounded", "unbounded", "bound edge", "edge filters", "edge filters on a walk"),
+    *(
+        "traversal",
+        "either way",
+        "bounded",
+        "unbounded",
+        "bound edge",
+        "several edge types",
+        "edge filters",
+        "edge filters on a walk",
+    ),
     *("=", "!=", "<", "<=", ">", ">=", "contains", "starts_with", "in", "is null", "is not null"),
     *("not", "exists", "or", "optional", "count { }", "collect", "shortest", "length of a path", "nodes of a path"),
     *("search", "match_text", "fuzzy", "fuzzy with edits", "bm25", "nearest", "rrf", "rrf with k", "now"),
@@ -113,7 +122,7 @@ def _of_parts(body: object, parameters: set[str]) -> Iterator[str]:
 
 
 def _of_step(step: ast.Traverse) -> Iterator[str]:
-    yield from ["either way"] * step.either
+    yield from ["either way"] * step.either + ["several edge types"] * bool(step.others)
     if step.binding is not None:
         yield "bound edge"
     elif step.bounds is None:

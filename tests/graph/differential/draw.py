@@ -284,13 +284,17 @@ class Reading(Writer):
 
     def _walk(self, edge: Kind, row: Row, *, bounds: bool = True) -> str:
         shown = edge.small.lower() if self.pick.chance(10) else edge.small
+        alike = [e for e in self.world.edges if (e.source, e.target) == (edge.source, edge.target) and e != edge]
+        several = bounds and bool(alike) and self.pick.chance(25)
+        if several:
+            shown += f"|{'|'.join(e.small for e in self.pick.some(alike, 1, 2))}"
         if edge.loops and self.pick.chance(30):
             shown = f"<{shown}>"
         if bounds and self.pick.chance(60 if edge.loops else 20):
             least = 2 if self.pick.chance(12) else 0 if edge.loops and self.pick.chance(12) else 1
             most = "" if self.pick.chance(45) else str(self.pick.number(least, 4))
             shown += f"{{{least},{most}}}"
-        if self.pick.chance(30):
+        if not several and self.pick.chance(30):
             filters = [self.condition(edge, row, str) for _ in range(self.pick.number(1, 2))]
             shown += f" [{', '.join(filters)}]"
         return shown
@@ -305,11 +309,14 @@ class Reading(Writer):
         ends = [n for n, s in self.nodes.items() if s.kind.name == edge.target and n != start]
         kind = self.world.kinds[edge.target]
         end = self.pick.one(ends) if ends and self.pick.chance(40) else self._bind(kind, self._next(start, edge))
-        shown = f"<{edge.small}>" if edge.loops and self.pick.chance(30) else edge.small
+        alike = [e for e in self.world.edges if (e.source, e.target) == (edge.source, edge.target) and e != edge]
+        several = bool(alike) and self.pick.chance(25)
+        shown = f"{edge.small}|{self.pick.one(alike).small}" if several else edge.small
+        shown = f"<{shown}>" if edge.loops and self.pick.chance(30) else shown
         if not self.pick.chance(10):
             bounds = ("{1,}", "{1,}", "{1,3}", "{1,6}", "{2,4}")
             shown += self.pick.one((*bounds, "{0,3}") if edge.loops else bounds)
-        if self.pick.chance(15):
+        if not several and self.pick.chance(15):
             shown += f" [{self.condition(edge, self.witness(edge), str)}]"
         name = self.name()
         self.lines.append(f"${name} = shortest(${start} {shown} ${end})")
@@ -639,7 +646,8 @@ class Outputs:
         if numbers and self.pick.chance(40):
             column = self.pick.one([c for c in numbers if c.base != "U64"] or numbers)
             found.append(Column(f"(-{column.text})", "I64" if column.base in WHOLE else "F64"))
-        for name in self.pick.some(NAMES, 6, 9):
+        often = ["reverse"] * self.pick.chance(20)  # the last ones come seldom
+        for name in dict.fromkeys((*self.pick.some(NAMES, 6, 9), *often)):
             drawn = self.reading.calls().draw(name)
             found.append(Column(drawn.text, drawn.base, drawn.many))
         if self.pick.chance(30):

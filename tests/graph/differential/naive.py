@@ -246,18 +246,18 @@ class Naive(Evaluate):
                         pass  # it is about a path or an edge of a block around it
             elif isinstance(clause, ast.Traverse | ast.Shortest):
                 step = clause.step if isinstance(clause, ast.Shortest) else clause
-                kind = self.world.edge(step.edge)
-                for edge, test in product(self.world.rows[kind.name], step.filters):
-                    try:
-                        self.holds(test, Context({}, bare=Thing(kind, edge)))
-                    except Undefined:
-                        self.may_fail = True
+                for kind in (self.world.edge(name) for name in (step.edge, *step.others)):
+                    for edge, test in product(self.world.rows[kind.name], step.filters):
+                        try:
+                            self.holds(test, Context({}, bare=Thing(kind, edge)))
+                        except Undefined:
+                            self.may_fail = True
         return kinds
 
     # -- edges ----------------------------------------------------------------------------------------------------
 
-    def _passes(self, step: ast.Traverse, edge: Row) -> bool:
-        context = Context({}, bare=Thing(self.world.edge(step.edge), edge))
+    def _passes(self, step: ast.Traverse, edge: Row, kind: Kind) -> bool:
+        context = Context({}, bare=Thing(kind, edge))
         try:
             return self.all_hold(step.filters, context)
         except Undefined:
@@ -265,7 +265,8 @@ class Naive(Evaluate):
 
     def _edges(self, step: ast.Traverse, types: Mapping[str, str]) -> list[Row]:
         """The edges that a step may walk."""
-        return [e for e in self.world.rows[self.world.edge(step.edge).name] if self._passes(step, e)]
+        kinds = [self.world.edge(name) for name in (step.edge, *step.others)]
+        return [e for kind in kinds for e in self.world.rows[kind.name] if self._passes(step, e, kind)]
 
     def _pairs(self, step: ast.Traverse, types: Mapping[str, str]) -> list[tuple[str, str]]:
         """Their ends, in the direction of the step."""

@@ -55,6 +55,7 @@ def queries(
     simple = st.one_of(
         st.builds(ast.Bind, variable, kind, given),
         st.builds(ast.Traverse, variable, edge, variable, st.none() | named, either, bounds, some),
+        st.builds(ast.Traverse, variable, st.just("knows"), variable, st.none(), either, bounds, some, st.just(("b",))),
         condition,
         st.builds(
             ast.Shortest, named, st.builds(ast.Traverse, variable, edge, variable, st.none(), either, bounds, some)

@@ -212,6 +212,8 @@ class Traverse:
     either: bool = False
     bounds: Bounds | None = None
     filters: tuple[Filter, ...] = ()
+    others: tuple[str, ...] = ()
+    """More edge types, any of which will do: `knows|worksWith`."""
     at: At = field(default=NOWHERE, compare=False, repr=False)
 
 

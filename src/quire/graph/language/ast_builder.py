@@ -202,7 +202,13 @@ class Build:
         return cast(ast.Traverse, parts[0])
 
     def step(self, parts: Parts) -> ast.Traverse:
-        source, binding, (edge, either), bounds, filters, target = parts
+        source, binding, (edge, others, either), bounds, filters, target = parts
+        if others and binding is not None:
+            raise wrong(
+                place(binding),
+                "an edge that is bound is of one type.",
+                "Leave out the binding, or write a traversal of its own for each type.",
+            )
         return ast.Traverse(
             self.variable([source]),
             edge,
@@ -211,12 +217,18 @@ class Build:
             either,
             bounds,
             filters or (),
+            others,
             place(source),
         )
 
-    def edge(self, parts: Parts) -> tuple[str, bool]:
+    def edge(self, parts: Parts) -> tuple[str, tuple[str, ...], bool]:
         text = str(parts[0])
-        return (text[1:-1].strip(), True) if text.startswith("<") else (text, False)
+        either = text.startswith("<")
+        names = [name.strip() for name in text[1:-1].split("|")] if either else [str(part) for part in parts]
+        for number, name in enumerate(names):
+            if name.lower() in (other.lower() for other in names[:number]):
+                raise wrong(place(parts[0]), f"the edge type {name} is written twice.", "Keep one of them.")
+        return names[0], tuple(names[1:]), either
 
     def bounds(self, parts: Parts) -> ast.Bounds:
         least, most = parts

@@ -347,6 +347,15 @@ class Scan:
 
 
 @dataclass(frozen=True)
+class Along:
+    """Another edge type that a traversal may walk: its name as a variable, and its filters."""
+
+    edge: str
+    entity: Entity
+    filters: tuple[Predicate, ...] = ()
+
+
+@dataclass(frozen=True)
 class Expand:
     """A traversal between two node variables; both are scanned in this block or in one around it.
 
@@ -369,6 +378,13 @@ class Expand:
     most: int | None = 1
     filters: tuple[Predicate, ...] = ()
     """Every edge that is walked satisfies them. They hold only fields of `edge`, constants, parameters and now."""
+    others: tuple[Along, ...] = ()
+    """Edges of these types may be walked too; they have the same ends. Then nothing is bound."""
+
+    @property
+    def every(self) -> tuple[Along, ...]:
+        """All edge types that may be walked."""
+        return (Along(self.edge, self.entity, self.filters), *self.others)
 
     @property
     def one_hop(self) -> bool:

@@ -112,7 +112,8 @@ def _first(expression: ast.Expression) -> str:
 
 
 def _step(given: ast.Traverse) -> str:
-    edge = f"<{given.edge}>" if given.either else given.edge
+    edge = "|".join((given.edge, *given.others))
+    edge = f"<{edge}>" if given.either else edge
     if given.binding is not None:
         edge = f"${given.binding.name}:{edge}"
     if given.bounds is not None:

@@ -156,7 +156,7 @@ def _is_plain(prepared: Prepared) -> bool:
     if not all(prepared.sources[s.variable].rows is not None for s in block.scans if s.variable not in implied):
         return False
     for step in block.expansions:
-        if prepared.sources[step.edge].rows is None or not is_single(step):
+        if prepared.sources[step.edge].rows is None or not is_single(step) or step.others:
             return False
         if not all(id(f) in prepared.pushed for f in step.filters):
             return False

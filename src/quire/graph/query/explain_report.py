@@ -207,5 +207,6 @@ def _relation(prepared: Prepared, variable: str) -> str:
 def _step(prepared: Prepared, step: plan.Expand) -> str:
     shape = {"forward": "-{}->", "backward": "<-{}-", "either": "-{}-"}[step.direction]
     hops = "" if is_single(step) else f"{{{step.least},{'' if step.most is None else step.most}}}"
-    arrow = shape.format(step.entity.name + hops)
-    return f"${step.source} {arrow} ${step.target} ({_relation(prepared, step.edge)})"
+    arrow = shape.format("|".join(along.entity.name for along in step.every) + hops)
+    relations = ", ".join(_relation(prepared, along.edge) for along in step.every)
+    return f"${step.source} {arrow} ${step.target} ({relations})"

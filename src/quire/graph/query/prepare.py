@@ -121,7 +121,7 @@ def _pushable(block: plan.Block) -> Iterator[tuple[str, plan.Condition]]:
             if len(used) == 1 and used <= mine:
                 yield used.pop(), condition
         for step in (*inner.expansions, *(p.step for p in inner.paths)):
-            yield from ((step.edge, f) for f in step.filters)
+            yield from ((along.edge, f) for along in step.every for f in along.filters)
 
 
 def _push_limit(prepared: Prepared) -> None:

@@ -80,7 +80,8 @@ class Pass:
     def block(self, block: plan.Block) -> None:
         """Read what is little in a block, and then in the blocks in it."""
         mine = {s.variable for s in block.scans}
-        steps = [*block.expansions, *(p.step for p in block.paths)]
+        # A step along several edge types is left to the SQL: one of them does not say where it leads.
+        steps = [s for s in (*block.expansions, *(p.step for p in block.paths)) if not s.others]
         for variable, condition in _text_conditions(block):
             if variable == self.ranked:
                 continue

@@ -134,8 +134,8 @@ class Matching:
             bound = resolve(scope, step.binding)
             bound.uses += 1
             name = bound.unique
-        types = Expressions(self.context, "edge", row=(name, edge))
-        filters = tuple(predicate(given, types) for given in step.filters)
+        filters = self._of_edge(name, edge, step)
+        others = [(self.scopes.unnamed(small(other.name)), other) for other in self.scopes.others[step.at]]
         bounds = step.bounds or ast.Bounds(1, 1)
         self._check_nearest(step, edge, bounds)
         if bounds.most != 1 and edge.defined.source != edge.defined.target:
@@ -155,7 +155,13 @@ class Matching:
             bounds.least,
             bounds.most,
             filters,
+            tuple(plan.Along(name, other, self._of_edge(name, other, step)) for name, other in others),
         )
+
+    def _of_edge(self, name: str, edge: Entity, step: ast.Traverse) -> tuple[plan.Predicate, ...]:
+        """The filters of a traversal, about the properties of one of its edge types."""
+        types = Expressions(self.context, "edge", row=(name, edge))
+        return tuple(predicate(given, types) for given in step.filters)
 
     def _check_nearest(self, step: ast.Traverse, edge: Entity, bounds: ast.Bounds) -> None:
         """A walk of no hop ends at the node where it begins, so both ends are of one type."""
@@ -170,7 +176,7 @@ class Matching:
 
 def _shared(scope: Scope, block: plan.Block) -> tuple[str, ...]:
     """Variables that a block uses and does not introduce."""
-    own = {b.unique for s in scope.all() for b in s.variables()} | {e.edge for e in _expansions(block)}
+    own = {b.unique for s in scope.all() for b in s.variables()} | {a.edge for e in _expansions(block) for a in e.every}
     return tuple(dict.fromkeys(name for name in variables(block) if name not in own))
 
 

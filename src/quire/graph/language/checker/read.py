@@ -256,7 +256,7 @@ def _needs(found: plan.Read) -> Iterator[tuple[str, plan.Needs]]:
             case plan.Scan():
                 entities[part.variable] = part.entity
             case plan.Expand():
-                entities[part.edge] = part.entity
+                entities |= {along.edge: along.entity for along in part.every}
             case plan.Field():
                 used.setdefault(part.variable, set()).add(part.property.name)
             case _:

@@ -112,6 +112,8 @@ class Scopes:
         self.directions: dict[At, Direction] = {}
         """Of traversals, by position."""
         self.edges: dict[At, Entity] = {}
+        self.others: dict[At, tuple[Entity, ...]] = {}
+        """The other edge types of a traversal along several."""
 
     def build(self, clauses: tuple[ast.Clause, ...], rest: object = ()) -> Scope:
         """The scope of `match`, with all the others inside it, typed. `rest` is what comes after, which may count."""
@@ -252,18 +254,30 @@ class Scopes:
             raise wrong(clause.at, _lower(error.message), error.next, type=name) from None
 
     def _edge(self, step: ast.Traverse) -> Entity:
+        found, *others = [self._edge_type(step, name) for name in (step.edge, *step.others)]
+        self.edges[step.at], self.others[step.at] = found, tuple(others)
+        for other in others:
+            ends = [self.catalog.source(e).name + " to " + self.catalog.target(e).name for e in (found, other)]
+            if ends[0] != ends[1]:
+                raise wrong(
+                    step.at,
+                    f"{found.name} leads from {ends[0]}, and {other.name} from {ends[1]}.",
+                    "Edge types of one step have the same ends; write the others as alternatives in or { … }.",
+                    type=other.name,
+                )
+        return found
+
+    def _edge_type(self, step: ast.Traverse, name: str) -> Entity:
         try:
-            found = self.catalog.edge(step.edge)
+            return self.catalog.edge(name)
         except NotFound:
             known = [small(e.name) for e in self.catalog.edges]
             raise wrong(
                 step.at,
-                f"there is no edge type {step.edge!r}.",
-                nearest(step.edge, known) or f"There are {', '.join(known) or 'none; apply a schema first'}.",
-                type=step.edge,
+                f"there is no edge type {name!r}.",
+                nearest(name, known) or f"There are {', '.join(known) or 'none; apply a schema first'}.",
+                type=name,
             ) from None
-        self.edges[step.at] = found
-        return found
 
     def _walk(self, steps: list[tuple[Scope, ast.Traverse]]) -> None:
         """Type the ends of traversals from each other until all are known. The order of clauses has no say in it."""

@@ -159,6 +159,11 @@ class Compiler:
         name = f"w{edge.number}"
         if not step.bound and not is_single(step):
             return self._walked(self._walk(step, name, self._side(step)))
+        if step.others:
+            turns = (False, True) if step.direction == "either" else (False,)
+            source, target = self.layout.system(step.edge, "src"), self.layout.system(step.edge, "dst")
+            pairs = " UNION ".join(self._pairs(along, turned) for along in step.every for turned in turns)
+            return f"(SELECT s AS {source}, t AS {target} FROM ({pairs}) AS e) AS {name}"
         source, target = self.layout.system(step.edge, "src"), self.layout.system(step.edge, "dst")
         tests = [self.terms.predicate(f) for f in step.filters if id(f) not in self.pushed]
         where = f" WHERE {all_of(tests)}" if tests else ""
@@ -189,16 +194,19 @@ class Compiler:
         return [f"{id} = {end}" for id, end in zip(ids, (source, target), strict=True) if id != end]
 
     def _walk(self, step: plan.Expand, name: str, side: Side, *, path: bool = False) -> Walk:
-        relation = self._relation(step.edge)
-        source, target = self.layout.system(step.edge, "src"), self.layout.system(step.edge, "dst")
-        tests = [self.terms.predicate(f) for f in step.filters if id(f) not in self.pushed]
-        where = f" WHERE {all_of(tests)}" if tests else ""
-        forward = f"SELECT {source} AS s, {target} AS t FROM {relation}{where}"
-        backward = f"SELECT {target} AS s, {source} AS t FROM {relation}{where}"
-        edges = {"forward": forward, "backward": backward, "either": f"{forward} UNION ALL {backward}"}
+        turns = {"forward": (False,), "backward": (True,), "either": (False, True)}[step.direction]
+        edges = " UNION ALL ".join(self._pairs(along, turned) for along in step.every for turned in turns)
         # Nothing is written that is not used: its values would be bound in vain.
         seeds = "" if once(step) else self._seeds(step.source if side == "source" else step.target)
-        return Walk(name, edges[step.direction], seeds, step.least, step.most, side, once(step), path)
+        return Walk(name, edges, seeds, step.least, step.most, side, once(step), path)
+
+    def _pairs(self, along: plan.Along, turned: bool) -> str:
+        """The ends of the edges of a type, `s` and `t`."""
+        source, target = self.layout.system(along.edge, "src"), self.layout.system(along.edge, "dst")
+        tests = [self.terms.predicate(f) for f in along.filters if id(f) not in self.pushed]
+        where = f" WHERE {all_of(tests)}" if tests else ""
+        ends = (target, source) if turned else (source, target)
+        return f"SELECT {ends[0]} AS s, {ends[1]} AS t FROM {self._relation(along.edge)}{where}"
 
     def _walked(self, walk: Walk) -> str:
         """The relation of a walk: its last table."""
