@@ -161,7 +161,7 @@ export const isNumber = (type) => /^(u?int|float|double|half|decimal)/.test(type
 
 /** A type of Arrow in the words that fit above a column. */
 export const typeName = (type) => (type || "").replace(/large_(string|binary|list)/g, "$1").replace(/(item|element): /g, "").replace(/ not null/g, "")
-  .replace(/fixed_size_list<([^<>]+)>\[(\d+)\]/g, "$1[$2]").replace(/timestamp\[\w+, tz=([^\]]+)\]/g, "timestamp $1").replace(/(timestamp|time32|time64|duration)\[\w+\]/g, "$1");
+  .replace(/fixed_size_list<([^<>]+)>\[(\d+)\]/g, "$1[$2]").replace(/timestamp\[\w+, tz=([^\]]+)\]/g, "timestamp $1").replace(/(timestamp|time|date|duration)(?:32|64)?\[\w+\]/g, "$1");
 
 /** A value in one line. */
 export function shown(value) {
