@@ -131,6 +131,12 @@ def view_of(table: Table) -> View:
     return table._view()
 
 
+def pinned(table: Table) -> tuple[str, str, str]:
+    """Which state of which table it is: equal where the rows are."""
+    pin = table._state.pin
+    return table.id, pin.location, pin.version
+
+
 def shows_all(table: Table) -> bool:
     """Whether whoever holds a table sees all of it: no rule hides rows or columns, or masks values."""
     from quire.lake.guard.seen import SeenView

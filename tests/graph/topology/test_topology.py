@@ -14,7 +14,7 @@ from tests.budget import budget
 
 import quire
 from quire.errors import InvalidQuery, LimitExceeded, NotFound
-from quire.graph.topology import algorithms
+from quire.graph.topology import adjacency, algorithms
 from quire.graph.topology.kept import KeptColumns
 
 SCHEMA = """
@@ -163,6 +163,27 @@ def test_an_append_reads_what_was_appended_and_nothing_else() -> None:
     assert graph._columns.read_rows == before + 2
     graph.mutate('query gone() { delete Person where name = "b" }')
     assert values(graph, "degree") == {**dict.fromkeys("cdefgh", 0), "a": 1, "new": 1}
+
+
+def test_arrays_are_made_once_for_a_state(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = []
+    real = adjacency._made
+    monkeypatch.setattr(adjacency, "_made", lambda *given: made.append(given[3].name) or real(*given))
+    graph = graph_of([("a", "b", 1), ("b", "c", 5), ("a", "c", 9)])
+    before = graph.lake.snapshot()
+    assert graph.paths("Knows", "a", "c")[0].length == 1
+    assert graph.paths("Knows", "a", "c", direction="both")[0].nodes == ("a", "c")
+    assert values(graph, "degree")["a"] == 2
+    assert made == ["Knows"]
+    assert graph.paths("Knows", "a", "c", weight="km")[0].nodes == ("a", "b", "c")
+    assert len(made) == 2  # weights are arrays of their own
+    graph.mutate('query gone() { delete Knows where from = "a" }')
+    assert graph.paths("Knows", "a", "c") == []
+    assert graph.paths("Knows", "a", "c", at=before)[0].length == 1
+    assert len(made) == 3
+    graph._columns = KeptColumns(most=10)
+    assert [graph.paths("Knows", "a", "c", at=before)[0].length for _ in range(2)] == [1, 1]
+    assert len(made) == 5  # too large to be kept
 
 
 def test_what_is_kept_is_bounded_and_changes_no_answer() -> None:

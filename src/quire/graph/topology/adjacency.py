@@ -62,6 +62,11 @@ class Adjacency:
     def count(self) -> int:
         return len(self.ids)
 
+    @property
+    def nbytes(self) -> int:
+        """The memory that it takes, at most: with all three ways to walk it."""
+        return int(self.ids.nbytes) + (2 + 1 + 2 + 2 + 4) * int(self.sources.nbytes) + 3 * 8 * (self.count + 1)
+
     @cached_property
     def outward(self) -> Neighbourhood:
         return Neighbourhood.of(self.sources, self.targets, self.count)
@@ -92,6 +97,12 @@ def adjacency(
     kept: KeptColumns, snapshot: Snapshot, catalog: Catalog, edge: Entity, weight: str | None = None
 ) -> Adjacency:
     """The adjacency of an edge type at a snapshot; `weight` names a number of its edges."""
+    tables = [edge.table, catalog.source(edge).table, catalog.target(edge).table]
+    what = "adjacency", edge.name, _weight(edge, weight) if weight else None
+    return kept.once(snapshot, tables, what, lambda: _made(kept, snapshot, catalog, edge, weight))
+
+
+def _made(kept: KeptColumns, snapshot: Snapshot, catalog: Catalog, edge: Entity, weight: str | None) -> Adjacency:
     import pyarrow as pa
     import pyarrow.compute as pc
 

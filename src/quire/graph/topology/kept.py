@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from quire.formats import Parted
-from quire.lake.handles import view_of
+from quire.lake.handles import pinned, view_of
 from quire.lake.read.fragments import brought_to, fragment_reader
 
 if TYPE_CHECKING:
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 MOST_BYTES = 512 << 20
 """What is kept by one graph at most."""
+
+T = TypeVar("T")
 
 
 @dataclass
@@ -45,7 +47,34 @@ class KeptColumns:
         self.read_rows = 0
         """Rows that were read from tables so far."""
         self._held: OrderedDict[tuple[str, tuple[str, ...]], _Held] = OrderedDict()
+        self._made: OrderedDict[Any, tuple[Any, int]] = OrderedDict()
         self._lock = threading.Lock()
+
+    def once(self, snapshot: Snapshot, tables: Sequence[str], what: object, make: Callable[[], T]) -> T:
+        """What is made of some tables as a snapshot pins them: the same again while the tables stand there.
+
+        What is made says by `nbytes` how much memory it takes. That is bounded apart from the columns, by as much.
+        """
+        pins = []
+        for name in tables:
+            table = snapshot[name]
+            if not isinstance(view_of(table), Parted):
+                return make()  # an actor sees a part, which no other one may be given
+            pins.append(pinned(table))
+        key = what, tuple(pins)
+        with self._lock:
+            if key in self._made:
+                self._made.move_to_end(key)
+                known: T = self._made[key][0]
+                return known
+        made = make()
+        size = int(getattr(made, "nbytes", 0))
+        with self._lock:
+            if size <= self.most:
+                self._made[key] = made, size
+            while sum(taken for _, taken in self._made.values()) > self.most:
+                self._made.popitem(last=False)
+        return made
 
     def read(self, snapshot: Snapshot, table: str, columns: Sequence[str]) -> pa.Table:
         """Some columns of all rows of a table, in the order of its fragments."""
