@@ -17,6 +17,7 @@ from quire.testing.simulation import vanishing_lakes
 from quire.testing.simulation.actors import ACCOUNTS, URI, Actor
 from quire.testing.simulation.checks import check_end, check_log
 from quire.testing.simulation.effects import Attempt
+from quire.testing.simulation.merges import MERGES, merging
 from quire.testing.simulation.model import Model
 from quire.testing.simulation.operations import WEIGHTS, cleanup, fork, read_leased, tag
 from quire.testing.simulation.plan import Plan
@@ -57,7 +58,7 @@ class History:
         self.grace, self.dead_after = rng.choice((0.0, 5.0, 30.0)), rng.choice((30.0, 60.0, 300.0))
         self._numbers = 0
         self._tokens: list[str] = []
-        wanted = WEIGHTS | TOLD if attentive(seed) else WEIGHTS
+        wanted = WEIGHTS | MERGES if merging(seed) else WEIGHTS | TOLD if attentive(seed) else WEIGHTS
         self.operations = list(wanted)
         # Each history likes some operations more than others.
         self.weights = [w * rng.choice((0.3, 1, 1, 3)) for w in wanted.values()]
