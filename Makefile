@@ -202,6 +202,11 @@ test-delta-spark: $(DEV) ## Delta Spark, from Maven, with the Spark it supports,
 	$(BIN)/python -m tests.delta_spark.environments build/delta-spark
 	QUIRE_DELTA_SPARK=build/delta-spark $(PYTEST) tests/delta_spark
 
+.PHONY: test-recipes
+test-recipes: $(DEV) ## the recipes for dbt and Airflow in environments of their own, kept below build/ (five minutes)
+	$(BIN)/python -m tests.pipeline.recipe_environments build/recipes
+	QUIRE_RECIPES=$(CURDIR)/build/recipes $(PYTEST) tests/pipeline/test_recipes.py
+
 .PHONY: bench-spark
 bench-spark: $(DEV) ## loads on Spark beside df.write.parquet, code by hand, this process, one table at a time (15 minutes; ROWS=, VECTORS=, GRAPH=quick)
 	$(BIN)/python -m benchmarks.spark $(if $(ROWS),--rows $(ROWS)) $(if $(VECTORS),--vectors $(VECTORS)) $(if $(GRAPH),--graph $(GRAPH)) $(if $(JSON),--json $(JSON))

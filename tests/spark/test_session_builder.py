@@ -99,6 +99,15 @@ def test_workers_run_this_python(spark: Any) -> None:
     assert os.path.realpath(row["python"]) == os.path.realpath(sys.executable)
 
 
+def test_a_session_keeps_quiet(tmp_path: Path) -> None:
+    """All that is left is what Java itself says about a module of its own."""
+    code = "import quire.spark; spark = quire.spark.session('local[1]', memory='512m'); print(spark.range(3).count())"
+    given = {k: v for k, v in os.environ.items() if k != "SPARK_CONF_DIR"}
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=given)
+    assert done.stdout.strip() == "3"
+    assert [line for line in done.stderr.splitlines() if "incubator" not in line] == []
+
+
 # -- credentials -------------------------------------------------------------------------------------------------------
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -415,3 +415,34 @@ def test_columns_that_were_kept_rest_on_the_rows_that_were_there(tmp_path: Path,
         tx.commit()
     assert caught.value.retryable
     assert {row["id"]: row["score"] for row in rows(lake)}[16] == 99.0
+
+
+def test_a_receipt_says_what_the_jobs_took(lake: quire.Lake, spark: Any, tmp_path: Path) -> None:
+    """By statement or load: how many jobs and tasks there were, how often tasks began, and how long they worked."""
+    from quire import pipeline
+
+    def feed(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        from pyspark import TaskContext
+
+        context = TaskContext.get()
+        yield from batches
+        if context is not None and (context.partitionId(), context.attemptNumber()) == (0, 0):
+            raise RuntimeError("this attempt is over")
+
+    lake.create_table("t", schema=pa.schema([("id", pa.int64())]), key="id")
+    with quire.spark.transaction(spark, lake) as tx:
+        tx["t"].insert(spark.range(0, 40, 1, 4).mapInArrow(feed, "id long"))
+    told = tx.receipt.cost["jobs"]["insert t"]
+    assert told["tasks"] >= 4
+    assert told["attempts"] == told["tasks"] + 1
+    assert told["seconds"] > 0 < told["task_seconds"]
+    (tmp_path / "t.csv").write_text("id\n100\n", "utf-8")
+    done = pipeline.run(lake, {"sources": [{"files": str(tmp_path / "t.csv"), "table": "t"}]}, engine=spark)
+    assert done.receipt is not None
+    assert done.receipt.cost["jobs"]["load t"]["tasks"] >= 1
+    jobs = spark.sparkContext._jsc.sc().statusStore().jobsList(None)
+    found = [jobs.apply(i).description() for i in range(min(jobs.size(), 8))]
+    assert {"quire: load t", "quire: insert t"} <= {one.get() for one in found if one.isDefined()}
+    with lake.transaction() as plain:
+        plain["t"].delete("id = 100")
+    assert "jobs" not in plain.receipt.cost

@@ -111,6 +111,9 @@ def all_keys(place: Place, paths: Sequence[str], on: Sequence[str], share: int =
     read = held.read_files(paths, on)
     batches = list(_share(read, on, share, of) if of > 1 else read)
     schema = batches[0].schema if batches else picked(held.schema, on)
+    if any(batch.schema != schema for batch in batches):  # files say in their own way whether a column may hold nulls
+        schema = pa.schema([field.with_nullable(True) for field in schema])
+        batches = [pa.RecordBatch.from_arrays(batch.columns, schema=schema) for batch in batches]
     return pa.Table.from_batches(batches, schema=schema)
 
 

@@ -9,7 +9,9 @@ from __future__ import annotations
 import importlib
 import pickle
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
@@ -20,7 +22,7 @@ from quire.errors import InvalidInput, QuireError, StorageError, shown
 from quire.formats import Part, Run
 from quire.lake.context import Core
 from quire.progress import Progress, silent
-from quire.store import External, clock
+from quire.store import External, Meter, clock
 from quire.store.forwarded_credentials import carried
 
 if TYPE_CHECKING:
@@ -117,6 +119,40 @@ def on_frame(session: Any | None, frame: Any, work: OnRows, name: str = "The fra
         return [work(iter(arrow_source(frame).batches), 0)]
     found: list[Answer] = provided(session, "jobs").on_partitions(frame, work)
     return found
+
+
+_job: ContextVar[tuple[str, Meter] | None] = ContextVar("quire_job", default=None)
+
+
+@contextmanager
+def named_job(name: str, meter: Meter) -> Iterator[None]:
+    """Let a session call the jobs of this block so, and a receipt say what they took: `upsert documents`."""
+    before = _job.set((name, meter))
+    try:
+        yield
+    finally:
+        _job.reset(before)
+
+
+def job_name() -> str | None:
+    """What the jobs of this block are called."""
+    current = _job.get()
+    return None if current is None else current[0]
+
+
+def job_ran(*, tasks: int, attempts: int, seconds: float, task_seconds: float) -> None:
+    """Tell what one of them took: how many tasks, how often they were begun, the time on the clock and that of all."""
+    current = _job.get()
+    if current is not None:
+        name, meter = current
+        meter.ran(name, jobs=1, tasks=tasks, attempts=attempts, seconds=seconds, task_seconds=task_seconds)
+
+
+def listed(names: Collection[str], most: int = 4) -> str:
+    """Some names, for people: `a, b and 22 more`."""
+    some = list(names)
+    more = f" and {len(some) - most} more" if len(some) > most else ""
+    return ", ".join(some[:most]) + more
 
 
 def slots(session: Any | None) -> int:

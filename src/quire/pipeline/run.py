@@ -235,6 +235,20 @@ class _Read:
         return {"parts": [self.intos[n](self.pieces[n], n)[0] for n in self.groups[number]]}, b""
 
 
+@dataclass(frozen=True)
+class _LeaveOut:
+    """Writes what parts have written without some of their rows; it is sent to tasks."""
+
+    into: IntoTable
+    parts: list[tuple[list[str], Any, Any, dict[int, str]]]
+    numbers: list[int]
+    why: str
+
+    def __call__(self, number: int) -> engines.Answer:
+        paths, lines, source, wrong = self.parts[number]
+        return self.into.again(paths, lines, source, f"{self.numbers[number]:05}-{self.why}", wrong)
+
+
 @dataclass
 class PipelineRun:
     session: Any
@@ -251,6 +265,11 @@ class PipelineRun:
     """Rows that were read and not rejected."""
 
     def run(self, sources: Sequence[tuple[Feed, Piece]], frames: Mapping[str, Any]) -> Loaded:
+        targets = dict.fromkeys(feed.target for feed in self.plan.sources)
+        with engines.named_job(f"load {engines.listed(targets)}", self.tx.meter):
+            return self._run(sources, frames)
+
+    def _run(self, sources: Sequence[tuple[Feed, Piece]], frames: Mapping[str, Any]) -> Loaded:
         self.found = Violations(self.care.most)
         done: dict[str, Fed] = {}
         failed: list[IntegrityError] = []
@@ -456,12 +475,7 @@ class PipelineRun:
             (tasks.paths_of(place, one.parts[n]["written"]), one.parts[n]["lines"], one.sources[n], by_part[n])
             for n in numbers
         ]
-        into = one.into
-
-        def work(number: int) -> engines.Answer:
-            paths, lines, source, wrong = jobs[number]
-            return into.again(paths, lines, source, f"{numbers[number]:05}-{why}", wrong)
-
+        work = _LeaveOut(one.into, jobs, numbers, why)
         for n, (head, _) in zip(numbers, engines.tasks_on(self.session)(len(jobs), work), strict=True):
             self.rows += head["rows"] - one.parts[n]["rows"]
             one.parts[n] = head

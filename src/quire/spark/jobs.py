@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import json
 import threading
+import time
 import uuid
 import warnings
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from typing import TYPE_CHECKING, Any
 
 from quire.errors import (
@@ -28,6 +29,7 @@ from quire.errors import (
     SnapshotExpired,
     StorageError,
 )
+from quire.lake import engines
 from quire.lake.engines import Answer, rebuilt
 from quire.progress import Progress
 
@@ -117,13 +119,19 @@ def described(spark: Any, text: str) -> Iterator[None]:
         context.setLocalProperty("spark.job.description", None)
 
 
+def _called(spark: Any) -> AbstractContextManager[None]:
+    """The same with the name that whoever asks has for them."""
+    name = engines.job_name()
+    return described(spark, name) if name is not None else nullcontext()
+
+
 OnRows = Callable[[Iterator["pa.RecordBatch"]], Answer]
 OnNumber = Callable[[int], Answer]
 OnPartition = Callable[[Iterator["pa.RecordBatch"], int], Answer]
 
 BATCH = 65_536
 """Rows that a task hands to Spark at once."""
-SHAPE = "partition int, head string, body binary"
+SHAPE = "partition int, head string, body binary, attempt int, seconds double"
 LASTING = (
     *(InvalidInput, NotFound, AlreadyExists, Conflict, Refused, SnapshotExpired, FormatError, PermissionDenied),
     EmbedderError,  # it has asked again itself, and another attempt would pay again
@@ -170,7 +178,7 @@ def on_numbers(spark: SparkSession, count: int, work: OnNumber, progress: Progre
 
     if count == 0:
         return []
-    with watched(spark, count, progress):
+    with _called(spark), watched(spark, count, progress):
         return _collected(mapped(spark.range(0, count, 1, count), _answering(numbered), SHAPE))
 
 
@@ -248,7 +256,7 @@ def _answering(work: OnRows) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa
         import pyarrow as pa
         from pyspark import TaskContext
 
-        context = TaskContext.get()
+        context, began = TaskContext.get(), time.perf_counter()
         try:
             head, body = work(batches)
         except LASTING as error:
@@ -256,13 +264,23 @@ def _answering(work: OnRows) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa
             head, body = {"error": error.to_dict()}, b""
         columns = [pa.array([context.partitionId() if context else 0], pa.int32())]
         columns += [pa.array([json.dumps(head)], pa.string()), pa.array([body], pa.binary())]
-        yield pa.RecordBatch.from_arrays(columns, names=["partition", "head", "body"])
+        columns += [pa.array([context.attemptNumber() if context else 0], pa.int32())]
+        columns += [pa.array([time.perf_counter() - began])]
+        yield pa.RecordBatch.from_arrays(columns, names=["partition", "head", "body", "attempt", "seconds"])
 
     return run
 
 
 def _collected(frame: DataFrame) -> list[Answer]:
-    rows = collected(frame)
+    began = time.perf_counter()
+    with _called(frame.sparkSession):
+        rows = collected(frame)
+    engines.job_ran(
+        tasks=len(rows),
+        attempts=sum(row["attempt"] + 1 for row in rows),
+        seconds=time.perf_counter() - began,
+        task_seconds=sum(row["seconds"] for row in rows),
+    )
     partitions = [row["partition"] for row in rows]
     if len(set(partitions)) != len(partitions):
         raise StorageError(

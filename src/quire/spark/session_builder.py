@@ -75,7 +75,7 @@ def session(
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
     builder: Any = SparkSession.builder.master(_retrying(master)).appName(name).config("spark.driver.memory", memory)
-    for key, value in {**SETTINGS, **dict(settings or {})}.items():
+    for key, value in {**SETTINGS, **_quiet(), **dict(settings or {})}.items():
         builder = builder.config(key, value)
     local: SparkSession = builder.getOrCreate()
     register(local)
@@ -151,6 +151,14 @@ def register(spark: SparkSession) -> None:
     spark.dataSource.register(QuireSource)
     scan_rule.install(spark)
     frame_writer.install()
+
+
+def _quiet() -> dict[str, str]:
+    """Let the driver's JVM say errors only, unless there is a configuration of Spark's, which says what it logs."""
+    file = Path(__file__).with_name("log4j2-quiet.properties")
+    if os.environ.get("SPARK_CONF_DIR") or not file.is_file() or " " in str(file):
+        return {}
+    return {"spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={file.as_uri()}"}
 
 
 def _retrying(master: str) -> str:

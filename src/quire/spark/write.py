@@ -15,7 +15,7 @@ from quire.errors import InvalidInput, KeyConflict, SchemaMismatch
 from quire.formats import Handed, tasks
 from quire.graph.integrity.task_judge import TaskJudge
 from quire.graph.integrity.verdict_cache import appoint
-from quire.lake import Lake, Receipt, Transaction, TransactionTable
+from quire.lake import Lake, Receipt, Transaction, TransactionTable, engines
 from quire.lake.engines import Answer
 from quire.lake.handles import transaction_of
 from quire.lake.key_files import FEW, KeyFiles
@@ -148,7 +148,8 @@ def _described(statement: F) -> F:
 
     @functools.wraps(statement)
     def run(self: SparkTable, *given: Any, **named: Any) -> Any:
-        with jobs.described(self.spark, f"{statement.__name__} {self.name}"):
+        name = f"{statement.__name__} {self.name}"
+        with jobs.described(self.spark, name), engines.named_job(name, transaction_of(self.table).meter):
             return statement(self, *given, **named)
 
     return cast(F, run)

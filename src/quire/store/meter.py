@@ -160,6 +160,12 @@ class Meter:
         """Up to when the phases have been charged."""
         self.stretches: list[tuple[str, float, float]] | None = None
         """When each phase ran, by `clock.monotonic()`, if somebody has put a list here."""
+        self._jobs: dict[str, Counter[str]] = {}
+
+    def ran(self, name: str, **told: float) -> None:
+        """Add up what a job of other processes took, under the name of the statement that it belongs to."""
+        with self._lock:
+            self._jobs.setdefault(name, Counter()).update(told)
 
     @property
     def requests(self) -> dict[str, int]:
@@ -216,7 +222,8 @@ class Meter:
     def to_dict(self) -> dict[str, Any]:
         with self._lock:
             counts = self._counts.to_dict()
-        return {**counts, "hops": self.hops, "seconds": self.seconds, "phases": self.phases}
+            jobs = {"jobs": {name: dict(told) for name, told in self._jobs.items()}} if self._jobs else {}
+        return {**counts, "hops": self.hops, "seconds": self.seconds, "phases": self.phases, **jobs}
 
     def _enter(self, name: str) -> _Phase:
         opened = _Phase(name)

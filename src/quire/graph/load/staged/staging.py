@@ -121,6 +121,11 @@ class Staged:
 
     def read(self) -> None:
         """Let tasks read and write everything; what is wrong with rows by themselves is collected."""
+        names = [entity.name for entity in entities_of(self.catalog, self.inputs)]
+        with engines.named_job(f"load {engines.listed(names)}", self.tx.meter):
+            self._read()
+
+    def _read(self) -> None:
         places: dict[str, Place] = {}
         schemas: dict[str, Any] = {}
         for entity in entities_of(self.catalog, self.inputs):

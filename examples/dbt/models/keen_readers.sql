@@ -1,0 +1,1 @@
+select who, pages from {{ ref('pages_by_reader') }} where pages >= 5
