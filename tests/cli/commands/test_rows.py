@@ -143,6 +143,18 @@ def test_export_takes_filter_columns_limit_and_a_point_in_history(run: Run, lake
     )
 
 
+def test_a_table_is_exported_as_a_delta_table(run: Run, lake: str) -> None:
+    from deltalake import DeltaTable
+
+    wrote = run("export", lake, "out", "--table", "people", "--format", "delta", "--json").json
+    assert (wrote["format"], DeltaTable("out/people").to_pyarrow_table().num_rows) == (
+        "delta",
+        wrote["tables"]["people"]["rows"],
+    )
+    refused = run("export", lake, "people", "x.parquet", "--format", "delta", code=2)
+    assert "quire export LAKE FOLDER --table people --format delta" in refused.err + refused.out
+
+
 def test_export_to_stdout_prints_rows_and_nothing_else(run: Run, lake: str) -> None:
     ran = run("export", lake, "people", "-", "--format", "csv", "--filter", "id = 1")
     assert (ran.out, ran.err) == ('"id","name"\n1,"Ada"\n', "")
