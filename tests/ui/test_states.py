@@ -227,16 +227,20 @@ def test_five_thousand_nodes_do_not_stutter(tmp_path: Path, look: Opened) -> Non
         page = tab.go("/ui/demo/graph?nodes=5000")
         page.wait_for_selector("text=5,000 of 5,003 nodes", timeout=60_000)
         page.wait_for_selector(".sigma[data-settled]", timeout=60_000)
-        longest = page.evaluate(
-            """async () => {
-              let longest = 0, last = performance.now();
-              await new Promise((done) => { let n = 0; const tick = (now) => {
-                longest = Math.max(longest, now - last); last = now;
-                if (++n < 60) requestAnimationFrame(tick); else done(); };
-                requestAnimationFrame(tick); });
-              return longest; }"""
+        page.evaluate(
+            """() => { window.frames = []; let last = performance.now();
+              const tick = (now) => { frames.push(now - last); last = now;
+                if (frames.length < 60) requestAnimationFrame(tick); };
+              requestAnimationFrame(tick); }"""
         )
-        print(f"longest frame at rest: {longest:.0f} ms")
+        page.locator(".sigma").hover()
+        for _ in range(8):
+            page.mouse.wheel(0, -120)  # the picture comes closer while frames are measured
+            page.wait_for_timeout(50)
+        page.wait_for_function("() => frames.length >= 60", timeout=60_000)
+        frames = page.evaluate("() => frames.sort((a, b) => a - b)")
+        print(f"half of the frames took at most {frames[30]:.0f} ms, the longest {frames[-1]:.0f} ms")
+        assert frames[30] < 100  # drawn by a CPU that others use, too
         assert page.locator(".sigma canvas").count() >= 5
 
 
