@@ -225,7 +225,7 @@ class Naive(Evaluate):
         for clause in clauses:
             if isinstance(clause, ast.Optional):
                 kinds = self._look_for_errors(clause.clauses, kinds)
-        for part in (p for c in clauses if isinstance(c, ast.Compare) for p in parts_of(c)):
+        for part in (p for c in clauses if isinstance(c, ast.Compare | ast.IsNull) for p in parts_of(c)):
             if isinstance(part, ast.CountOf):
                 self._look_for_errors(part.clauses, kinds)
         for clause in clauses:
@@ -234,7 +234,7 @@ class Naive(Evaluate):
             elif isinstance(clause, ast.Or):
                 for alternative in clause.alternatives:
                     self._look_for_errors(alternative, kinds)
-            elif isinstance(clause, ast.Compare):
+            elif isinstance(clause, ast.Compare | ast.IsNull):
                 names = [v for v in dict.fromkeys(used(clause)) if v in kinds]
                 rows = [[Thing(self.world.kinds[kinds[v]], r) for r in self.world.rows[kinds[v]]] for v in names]
                 for things in product(*rows):
