@@ -118,9 +118,7 @@ def test_a_transaction_that_is_given_up_has_sent_nothing(wire: Wire) -> None:
         assert wire.bill(lambda: (tx["d0"].append(rows(11)), tx.discard())) == ({}, 0)
 
 
-@pytest.mark.parametrize(
-    "depth", [70, pytest.param(1000, marks=pytest.mark.full), pytest.param(10_000, marks=pytest.mark.full)]
-)
+@pytest.mark.parametrize("depth", [70, pytest.param(1000, marks=pytest.mark.full)])
 def test_a_client_of_the_folder_opens_a_table_of_any_age_alike(
     s3: SeaweedFS, proxy: Proxy, tmp_path: Path, depth: int
 ) -> None:
