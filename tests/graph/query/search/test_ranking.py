@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from tests.graph.query.given import Given, graph
 
+from quire.errors import InvalidInput
 from quire.graph.language import bind
 from quire.graph.query import explain, run
 from quire.graph.query.search import indexed, ranking
@@ -215,3 +216,11 @@ def test_texts_that_an_index_splits_otherwise_are_looked_at() -> None:
     found, wanted, _ = both_ways(given, TEXT[0], TEXT_QUERY, q="wai")
     assert alike(found, wanted)
     assert np.isfinite(found[0]["s"])
+
+
+def test_settings_are_whole_numbers_above_nothing() -> None:
+    assert Settings.of(False, None, None) == Settings()
+    assert Settings.of(True, 3, 2) == Settings(True, 3, 2)
+    for nprobes, refine in ((0, None), (None, -1)):
+        with pytest.raises(InvalidInput, match="nprobes" if refine is None else "refine"):
+            Settings.of(False, nprobes, refine)
