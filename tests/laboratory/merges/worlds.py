@@ -735,7 +735,7 @@ class Case:
                         rows[found.key] = found.otherwise
                     table = replace(table, rows=rows)
             if table is not None and not table.key and verdict.counts and not whole:
-                table = self._events(verdict, table, decided.get(id, ()))
+                table = self._events(verdict, table, [d for d in decided.get(id, ()) if d[0].kind != "name"])
             if table is not None:
                 tables[id] = table
         for i in renamed_back & tables.keys():

@@ -88,6 +88,12 @@ LIVES = {
         ("cross", 369617158),
         ("merge", 38719521),
     ],
+    "a table without a key is given two names": [
+        ("table", 863596768),
+        ("table", 3313298275),
+        ("merge", 3902511315),
+        ("merge", 1252303442),
+    ],
     "a squashed table is tended on both sides": [("table", 553569232), ("cross", 3174873324), ("merge", 894797436)],
     "a squashed table is indexed on one side, tables as a whole": [
         ("rows", 3393517166),
