@@ -175,7 +175,7 @@ def client(url: str, number: int, told: str) -> None:
         try:
             dataset = opened(rest(url))
             dataset.insert(docs(first, first + 1))
-            _say(told, f"+{first} +{first + 1}")
+            _say(told, f"+{first} +{first + 1} ?{first}")  # from here on it may go, also without an answer
             dataset.delete(f"id = {first}")
             _say(told, f"-{first}")
             done += 1
@@ -219,7 +219,7 @@ def test_every_acknowledged_row_is_there_once(tmp_path: Path) -> None:
         for path in paths[1:]:
             words = Path(path).read_text().split() if Path(path).exists() else []
             assert words
-            came, went = ({int(word[1:]) for word in words if word[0] == sign} for sign in "+-")
-            assert came - went - set(found) == set(), "acknowledged rows are gone"
+            came, tried, went = ({int(word[1:]) for word in words if word[0] == sign} for sign in "+?-")
+            assert came - tried - set(found) == set(), "acknowledged rows are gone"
             assert went & set(found) == set(), "deleted rows came back"
         sound(lake)
