@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import lance
@@ -137,3 +139,22 @@ def test_lancedb_works_on_a_lake(lake: quire.Lake) -> None:
     db.drop_table("made")
     assert "made" not in lake.snapshot()
     sound(lake)
+
+
+def test_tables_of_a_lancedb_database_that_were_registered_where_they_lie(tmp_path: Path) -> None:
+    """By the short name, in a process that has imported nothing else of Quire."""
+    lancedb.connect(tmp_path / "shop").create_table("docs", docs(1, 2))
+    with quire.create(tmp_path / "lake") as lake:
+        lake.register_database(tmp_path / "shop")
+    program = (
+        "import sys, lancedb, quire.lance\n"
+        "db = lancedb.connect_namespace('quire', {'lake': sys.argv[1], 'external': sys.argv[2]})\n"
+        "db.open_table('docs').delete('id = 1')\n"
+    )
+    command = [sys.executable, "-c", program, str(tmp_path / "lake"), str(tmp_path / "shop")]
+    assert subprocess.run(command, capture_output=True, text=True, timeout=120).returncode == 0
+    with quire.open(tmp_path / "lake", external="allow") as lake:
+        assert ids(lake) == [2]
+        assert lake.verify(deep=True).findings == []
+    with pytest.raises(spec.PermissionDeniedError, match="outside the lake"):
+        Namespace(tmp_path / "lake").list_table_versions(spec.ListTableVersionsRequest(id=["docs"]))

@@ -3,6 +3,8 @@
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from lance_namespace import register_namespace_impl
+
 if TYPE_CHECKING:
     from quire.lance.batch import Batch
     from quire.lance.namespace import Namespace
@@ -17,6 +19,9 @@ if not TYPE_CHECKING:
         if name not in _MODULES:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
         return getattr(import_module(_MODULES[name]), name)
+
+
+register_namespace_impl("quire", "quire.lance.Namespace")
 
 
 def __dir__() -> list[str]:

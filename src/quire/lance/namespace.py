@@ -25,13 +25,18 @@ class Namespace(CatalogOperations, VersionOperations, StructureOperations, Refus
     `lancedb.connect_namespace("quire.lance.Namespace", {"lake": uri})` take it.
     """
 
-    def __init__(self, lake: Lake | str | os.PathLike[str], **properties: Any) -> None:
+    def __init__(self, lake: Lake | str | os.PathLike[str], *, external: str = "", **properties: Any) -> None:
+        """`external` are places outside the lake where it may have tables, with commas between them; `allow` for any.
+
+        It is for a lake that is given by its address.
+        """
         if properties:
             raise InvalidInput(
-                f"A namespace of a lake has no property {sorted(properties)[0]!r}.", next="Pass the lake alone."
+                f"A namespace of a lake has no property {sorted(properties)[0]!r}.",
+                next="Pass the lake, and external for tables that lie outside of it.",
             )
         super().__init__()
-        self.lake = lake if isinstance(lake, Lake) else open(lake)
+        self.lake = lake if isinstance(lake, Lake) else open(lake, external=_places(external))
         if self.lake.branch_name != "main":
             raise InvalidInput(
                 "Clients write versions on main alone: other branches have no plain line.",
@@ -58,4 +63,6 @@ class Namespace(CatalogOperations, VersionOperations, StructureOperations, Refus
         return f"quire {{ lake: {self.lake.uri!r} }}"
 
 
-spec.register_namespace_impl("quire", "quire.lance.Namespace")
+def _places(external: str) -> str | list[str]:
+    places = [place.strip() for place in external.split(",") if place.strip()]
+    return "allow" if places == ["allow"] else places
