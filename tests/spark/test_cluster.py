@@ -12,6 +12,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +39,7 @@ SETTINGS = {
     "spark.speculation.interval": "100ms", "spark.speculation.minTaskRuntime": "1500ms",
     "spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1",
     "spark.executor.memory": "512m", "spark.cores.max": "2", "spark.sql.shuffle.partitions": "2",
+    "spark.shuffle.spill.numElementsForceSpillThreshold": "5000",  # whatever is shuffled is spilled to disk
 }
 
 def feed(how, folder):
@@ -61,17 +63,57 @@ def feed(how, folder):
             Path(folder, "won").touch()
     return run
 
+def insert(tx, told, feed):
+    for number in range(told["tables"]):
+        tx[f"t{number}"].insert(spark.range(0, told["rows"], 1, 4).mapInArrow(feed, "id long"))
+
+def upsert(tx, told, feed):
+    # Keys are shuffled before the rows are written and when they are compared: who dies takes shuffled files along.
+    for number in range(told["tables"]):
+        table = tx[f"t{number}"]
+        table.few = 0
+        rows = spark.range(0, told["rows"], 1, 4).selectExpr("id", "1L as v").repartition(4, "id")
+        table.upsert(rows.mapInArrow(feed, "id long, v long"))
+
+def delete(tx, told, feed):
+    # Nine of ten rows have one key.
+    for number in range(told["tables"]):
+        table = tx[f"t{number}"]
+        table.few = 0
+        keys = "if(id % 10 = 0, id, 0) as id"
+        table.delete(spark.range(0, told["rows"] // 2, 1, 4).selectExpr(keys).mapInArrow(feed, "id long"))
+
+def graph(lake, told, feed):
+    people, rows = told["rows"] // 10, told["rows"]
+    frames = {
+        "Person": spark.range(0, people, 1, 4).selectExpr("concat('p', id) as name").mapInArrow(feed, "name string"),
+        "Knows": spark.range(0, rows, 1, 4).selectExpr(
+            f"concat('p', id % {people}) as `from`", f"concat('p', (id div {people} + id) % {people}) as `to`"
+        ).mapInArrow(feed, "`from` string, `to` string"),
+    }
+    return quire.Graph(lake).load(frames, engine=spark).receipt
+
+def many(lake, told, feed):
+    from quire import pipeline
+    feeds = [{"files": f"{told['folder']}/{n}.csv", "table": f"t{n}"} for n in range(told["tables"])]
+    return pipeline.run(lake, {"sources": feeds}, engine=spark, token=told["token"]).receipt
+
+def by_statements(verb):
+    def run(lake, told, feed):
+        with quire.spark.transaction(spark, lake, told["how"], token=told["token"]) as tx:
+            verb(tx, told, feed)
+        return tx.receipt
+    return run
+
+VERBS = {**{verb.__name__: by_statements(verb) for verb in (insert, upsert, delete)}, "graph": graph, "many": many}
+
 spark = quire.spark.session(sys.argv[1], memory="1g", settings=SETTINGS)
 spark.range(0, 2, 1, 2).count()
 print("ready", flush=True)
 for line in sys.stdin:
     told = json.loads(line)
-    lake = quire.open(told["lake"])
-    with quire.spark.transaction(spark, lake, told["how"], token=told["token"]) as tx:
-        for number in range(told["tables"]):
-            rows = spark.range(0, told["rows"], 1, 4).mapInArrow(feed(told["how"], told["folder"]), "id long")
-            tx[f"t{number}"].insert(rows)
-    print(json.dumps({"commit": tx.receipt.commit, "repeated": tx.receipt.repeated}), flush=True)
+    receipt = VERBS[told["verb"]](quire.open(told["lake"]), told, feed(told["how"], told["folder"]))
+    print(json.dumps({"commit": receipt.commit, "repeated": receipt.repeated}), flush=True)
 spark.stop()
 """
 
@@ -82,12 +124,11 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
         yield running
 
 
-@pytest.fixture(scope="module")
-def driver(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[subprocess.Popen[str]]:
-    log = tmp_path_factory.mktemp("driver") / "log"
+def started(master: str, log: Path) -> subprocess.Popen[str]:
+    """A driver that waits for work."""
     with log.open("w") as errors:
         process = subprocess.Popen(
-            [sys.executable, "-c", DRIVER, cluster.master],
+            [sys.executable, "-c", DRIVER, master],
             env={**os.environ, "PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -96,9 +137,21 @@ def driver(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterat
             start_new_session=True,
         )
     assert answer(process) == "ready", log.read_text("utf-8")[-3000:]
-    yield process
-    os.killpg(process.pid, signal.SIGKILL)
+    return process
+
+
+def end(process: subprocess.Popen[str]) -> None:
+    """At once, with its JVM."""
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
     process.wait()
+
+
+@pytest.fixture(scope="module")
+def driver(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[subprocess.Popen[str]]:
+    process = started(cluster.master, tmp_path_factory.mktemp("driver") / "log")
+    yield process
+    end(process)
 
 
 def answer(process: subprocess.Popen[str]) -> str:
@@ -115,30 +168,93 @@ def lake(tmp_path: Path) -> quire.Lake:
     return lake
 
 
+@pytest.fixture
+def filled(tmp_path: Path) -> quire.Lake:
+    """Tables with half of the keys."""
+    lake = quire.create(tmp_path / "lake")
+    with lake.transaction() as tx:
+        for number in range(TABLES):
+            tx.create_table(f"t{number}", pa.table({"id": range(ROWS // 2), "v": [0] * (ROWS // 2)}), key="id")
+    return lake
+
+
+@pytest.fixture
+def graph(tmp_path: Path) -> quire.Lake:
+    lake = quire.create(tmp_path / "lake")
+    schema = "node Person { name: String @key } edge Knows: Person -> Person { @unique(src, dst) }"
+    quire.Graph(lake).apply_schema(schema)
+    return lake
+
+
 def load(
-    driver: subprocess.Popen[str], lake: quire.Lake, folder: Path, how: str, meanwhile: Callable[[], None] | None = None
+    driver: subprocess.Popen[str],
+    lake: quire.Lake,
+    folder: Path,
+    how: str,
+    meanwhile: Callable[[], None] | None = None,
+    *,
+    verb: str = "insert",
+    tables: int = TABLES,
 ) -> None:
-    """Let the driver load, do something meanwhile, and check what there is in the end; then the same token again."""
-    told = {"lake": lake.uri, "folder": str(folder), "how": how, "token": quire.token(), "tables": TABLES, "rows": ROWS}
+    """Let the driver work, do something meanwhile, and check what there is in the end; then the same token again."""
+    told = ask(lake, folder, how, verb, tables)
+    before = len(list(lake.log()))
     assert driver.stdin is not None
-    for repeated in (False, True):
+    for repeated in (False,) if verb == "graph" else (False, True):  # a load of a graph takes no token
         print(json.dumps(told), file=driver.stdin, flush=True)
         if meanwhile is not None and not repeated:
             meanwhile()
-        assert json.loads(answer(driver)) == {"commit": "2.0", "repeated": repeated}
-        if not repeated:
-            check(lake)
+        found = json.loads(answer(driver))
+        assert found["repeated"] == repeated
+        CHECKS[verb](quire.open(lake.uri))
+        assert len(list(quire.open(lake.uri).log())) == before + 1
+        if verb != "many":
             told["tables"] = 0  # the token is known already, so it does not matter what it would do
-    check(lake)
 
 
-def check(lake: quire.Lake) -> None:
-    """All rows of all tables, by one commit."""
-    snapshot = quire.open(lake.uri).snapshot()
+def ask(lake: quire.Lake, folder: Path, how: str, verb: str, tables: int) -> dict[str, Any]:
+    told = {"lake": lake.uri, "folder": str(folder), "how": how, "token": quire.token(), "tables": tables}
+    return {**told, "rows": ROWS, "verb": verb}
+
+
+def all_ids(lake: quire.Lake) -> None:
+    """All rows of all tables."""
     for number in range(TABLES):
-        found = snapshot.sql(f"select count(*) as n, count(distinct id) as d, sum(id) as s from t{number}").to_pylist()
+        found = lake.sql(f"select count(*) as n, count(distinct id) as d, sum(id) as s from t{number}").to_pylist()
         assert found == [{"n": ROWS, "d": ROWS, "s": sum(range(ROWS))}]
-    assert snapshot.commit == "2.0"
+
+
+def all_new(lake: quire.Lake) -> None:
+    all_ids(lake)
+    for number in range(TABLES):
+        assert lake.sql(f"select sum(v) as v from t{number}").to_pylist() == [{"v": ROWS}]
+
+
+def some_gone(lake: quire.Lake) -> None:
+    left = [i for i in range(ROWS // 2) if i % 10]
+    for number in range(TABLES):
+        found = lake.sql(f"select count(*) as n, sum(id) as s from t{number}").to_pylist()
+        assert found == [{"n": len(left), "s": sum(left)}]
+
+
+def whole_graph(lake: quire.Lake) -> None:
+    edges = 'select count(*) as n, count(distinct ("src", "dst")) as d from "edge:Knows"'
+    assert lake.sql(edges).to_pylist() == [{"n": ROWS, "d": ROWS}]
+    assert lake["node:Person"].count() == ROWS // 10
+
+
+def every_table(lake: quire.Lake) -> None:
+    snapshot = lake.snapshot()
+    assert all(snapshot[name].count() == 1 for name in snapshot.tables())
+
+
+CHECKS: dict[str, Callable[[quire.Lake], None]] = {
+    "insert": all_ids,
+    "upsert": all_new,
+    "delete": some_gone,
+    "graph": whole_graph,
+    "many": every_table,
+}
 
 
 def attempts(folder: Path, partition: int) -> list[int]:
@@ -167,6 +283,44 @@ def test_a_straggler_that_loses_against_its_copy_counts_not_at_all(
     assert not (tmp_path / "won").exists()
 
 
+def wait_for_first(cluster: Cluster, folder: Path) -> None:
+    """Until the first worker has begun a task."""
+    until(lambda: any(Cluster.FIRST in file.read_text("utf-8") for file in folder.glob("started-*")))
+
+
+@pytest.mark.parametrize("verb", ["upsert", "delete", "graph"])
+def test_a_lost_executor_fails_a_stage_and_the_rows_are_right(
+    request: pytest.FixtureRequest, cluster: Cluster, driver: subprocess.Popen[str], tmp_path: Path, verb: str
+) -> None:
+    """It takes along what it had shuffled, so stages that were done run again. Keys are skewed, and all is spilled."""
+
+    def kill() -> None:
+        wait_for_first(cluster, tmp_path)
+        os.kill(until(cluster.executor), signal.SIGKILL)
+        (tmp_path / "killed").touch()
+
+    lake = request.getfixturevalue("graph" if verb == "graph" else "filled")
+    load(driver, lake, tmp_path, "kill", kill, verb=verb)
+
+
+@pytest.mark.parametrize("verb", ["upsert", "graph"])
+def test_stragglers_of_other_verbs_count_once(
+    request: pytest.FixtureRequest, driver: subprocess.Popen[str], tmp_path: Path, verb: str
+) -> None:
+    lake = request.getfixturevalue("graph" if verb == "graph" else "filled")
+    load(driver, lake, tmp_path, "straggler", verb=verb)
+    assert not (tmp_path / "won").exists()
+
+
+def test_a_job_of_five_hundred_tables_is_one_commit(driver: subprocess.Popen[str], tmp_path: Path) -> None:
+    lake = quire.create(tmp_path / "lake")
+    with lake.transaction() as tx:
+        for number in range(500):
+            tx.create_table(f"t{number}", schema=pa.schema([("id", pa.int64())]), key="id")
+            (tmp_path / f"{number}.csv").write_text(f"id\n{number}\n", "utf-8")
+    load(driver, lake, tmp_path, "", verb="many", tables=500)
+
+
 @pytest.mark.parametrize("whole", [False, True], ids=["executor", "worker"])
 def test_what_is_killed_costs_nothing_but_time(
     lake: quire.Lake, cluster: Cluster, driver: subprocess.Popen[str], tmp_path: Path, whole: bool
@@ -174,7 +328,7 @@ def test_what_is_killed_costs_nothing_but_time(
     """An executor, and then a worker with its executor and their Python processes, while they write."""
 
     def kill() -> None:
-        until(lambda: any(Cluster.FIRST in file.read_text("utf-8") for file in tmp_path.glob("started-*")))
+        wait_for_first(cluster, tmp_path)
         if whole:
             cluster.kill_worker()
         else:
@@ -183,3 +337,26 @@ def test_what_is_killed_costs_nothing_but_time(
 
     load(driver, lake, tmp_path, "kill", kill)
     assert any(len(attempts(tmp_path, partition)) > 1 for partition in range(4))
+
+
+def test_a_driver_that_is_killed_has_done_nothing_and_another_does_it(
+    filled: quire.Lake, cluster: Cluster, driver: subprocess.Popen[str], tmp_path: Path
+) -> None:
+    """The last test: it ends the driver of the others, and needs its cores."""
+    told = ask(filled, tmp_path, "kill", "upsert", TABLES)
+    before = len(list(filled.log()))
+    assert driver.stdin is not None
+    print(json.dumps(told), file=driver.stdin, flush=True)
+    until(lambda: any(tmp_path.glob("started-*")))
+    end(driver)
+    assert len(list(quire.open(filled.uri).log())) == before
+    (tmp_path / "killed").touch()
+    second = started(cluster.master, tmp_path / "second.log")
+    try:
+        assert second.stdin is not None
+        print(json.dumps(told), file=second.stdin, flush=True)
+        assert json.loads(answer(second))["repeated"] is False
+    finally:
+        end(second)
+    all_new(quire.open(filled.uri))
+    assert len(list(quire.open(filled.uri).log())) == before + 1
