@@ -20,6 +20,9 @@ import quire.spark
 from quire import pipeline
 
 SMALL_TABLES, SMALL_ROWS = 24, 10_000
+MANY_TABLES, TINY_ROWS = 500, 1_000
+FEW_ROWS = 10_000
+"""Rows of a small upsert into a large table."""
 
 
 @dataclass(frozen=True)
@@ -137,6 +140,25 @@ class Bench:
 
     # -- many tables ------------------------------------------------------------------------------------------
 
+    def five_hundred(self, source: Path) -> None:
+        """As many tables as one job and one commit may have."""
+        small = self.folder / "tiny.parquet"
+        pq.write_table(pq.read_table(sorted(source.glob("*.parquet"))[0]).slice(0, TINY_ROWS), small)
+        feeds = [{"files": str(small), "table": f"t{n}"} for n in range(MANY_TABLES)]
+
+        def prepared() -> Run:
+            lake = self.lake(FLAT, MANY_TABLES)
+
+            def count() -> int:
+                snapshot = lake.snapshot()
+                return sum(snapshot[f"t{n}"].count() for n in range(MANY_TABLES))
+
+            work = {"sources": feeds}
+            return Run(lambda: pipeline.run(lake, work, engine=self.spark), count, TINY_ROWS * MANY_TABLES)
+
+        scenario = f"{MANY_TABLES} tables of {TINY_ROWS:,} rows"
+        self.measure(scenario, {"one job, one commit": prepared}, 1)
+
     def many(self, source: Path) -> None:
         """Small tables in one job and one commit, and one after the other."""
         small = self.folder / "small.parquet"
@@ -190,12 +212,62 @@ class Bench:
 
             return Run(work, lambda: lake["t0"].count(), rows)
 
+        few = min(FEW_ROWS, rows)
+
+        def small() -> Run:
+            lake = self.lake(FLAT, key="id")
+            pipeline.run(lake, feed, engine=spark)
+            given = spark.read.parquet(str(source)).where(f"id % {rows // few} = 0").limit(few).cache()
+            given.count()
+
+            def work() -> None:
+                with quire.spark.transaction(spark, lake) as tx:
+                    tx["t0"].upsert(given)
+
+            return Run(work, lambda: lake["t0"].count(), rows)
+
         contenders: dict[str, Callable[[], Run]] = {
             "append, no key": lambda: load(None),
             "strict insert by key": lambda: load("id"),
             "upsert of a tenth": upsert,
+            f"upsert of {few:,} rows": small,
         }
         self.measure(f"keys of {rows:,} rows", contenders, 1)
+
+    # -- reading ----------------------------------------------------------------------------------------------
+
+    def reads(self, source: Path, rows: int) -> None:
+        """A full scan and a look-up of one row, of the same rows: plain code, options, Parquet."""
+        spark = self.spark
+        lake = self.lake(FLAT)
+        pipeline.run(lake, {"sources": [{"files": f"{source}/*.parquet", "table": "t0"}]}, engine=spark)
+        wanted = rows // 2
+
+        def sums(frame: Callable[[], Any]) -> Run:
+            found: list[int] = []
+            columns = "count(id) as n", "sum(a)", "sum(b)", "max(c)", "sum(d)", "max(e)"
+            work = lambda: found.append(frame().selectExpr(*columns).collect()[0]["n"])  # noqa: E731
+            return Run(work, lambda: found[0], rows)
+
+        def look_up(frame: Callable[[], Any]) -> Run:
+            found: list[int] = []
+            return Run(lambda: found.append(len(frame().collect())), lambda: found[0], 1)
+
+        def quires(**how: Any) -> Any:
+            return quire.spark.table(spark, lake, "t0", **how)
+
+        parquet = lambda: spark.read.parquet(str(source))  # noqa: E731
+        scans: dict[str, Callable[[], Run]] = {
+            "quire.spark.table": lambda: sums(quires),
+            "spark.read.parquet": lambda: sums(parquet),
+        }
+        self.measure(f"full scan of {rows:,} rows", scans)
+        look_ups: dict[str, Callable[[], Run]] = {
+            "where and select": lambda: look_up(lambda: quires().where(f"id = {wanted}").select("id", "c")),
+            "the options": lambda: look_up(lambda: quires(columns=["id", "c"], filter=f"id = {wanted}")),
+            "spark.read.parquet": lambda: look_up(lambda: parquet().where(f"id = {wanted}").select("id", "c")),
+        }
+        self.measure(f"one row of {rows:,}", look_ups)
 
     def graph(self, size: graph_data.Size) -> None:
         """A graph with all its rules, here and on Spark, and its files as plain tables: without any rule."""
