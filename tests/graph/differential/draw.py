@@ -399,7 +399,7 @@ class Reading(Writer):
                     else self._plain(f"${name}.{prop.name}", value, prop, want, share=10)
                 )
             shown += f" when {' and '.join(tests)} then {calls.draw(self.pick.one(names)).text}"
-        if self.pick.chance(70):
+        if self.pick.chance(90):
             shown += f" else {literal('x' if base == 'String' else 5)}"
         return Drawn(f"case{shown} end", None, base)
 
@@ -650,7 +650,7 @@ class Outputs:
         for name in dict.fromkeys((*self.pick.some(NAMES, 6, 9), *often)):
             drawn = self.reading.calls().draw(name)
             found.append(Column(drawn.text, drawn.base, drawn.many))
-        if self.pick.chance(30):
+        if self.pick.chance(42):
             found.append(Column(self.reading.case().text, "case"))
         if self.pick.chance(20):
             found.append(Column(self.reading.count_of(), "I64"))
