@@ -30,13 +30,13 @@ from quire.graph.graph import Graph
 from quire.graph.language import ast, bind, check, parse
 from quire.graph.query import run, semi_join
 
-GRAPHS = int(os.environ.get("QUIRE_DIFFERENTIAL", budget(3, full=70)))
+GRAPHS = int(os.environ.get("QUIRE_DIFFERENTIAL", budget(3, full=90)))
 PHASES = list(Phase) if "QUIRE_DIFFERENTIAL" in os.environ else [Phase.generate]
 """A failure is made smaller only when there is time."""
 ENOUGH = GRAPHS >= 40
 """Whether so many graphs are drawn that every construct must have come. Fewer are others every day."""
 SEED = int(os.environ.get("QUIRE_SEED", 1 if ENOUGH else tier.SEED))
-QUERIES = 12
+QUERIES = 10
 """Asked of every graph. More would need more random choices than one example may make."""
 LEAST = 100
 """Every construct is drawn so often."""
