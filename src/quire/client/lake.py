@@ -42,7 +42,7 @@ def connect(url: str, *, token: str | None = None, branch: str = "main", timeout
 
     `token` says who asks; commits are by that actor. `timeout` is how long to wait for an answer, in seconds.
     """
-    transport = Transport(url, token, timeout)
+    transport = Transport(url, token, bounded("timeout", timeout, 0.001, 1e9))
     names = [unquote(part) for part in urlsplit(url).path.split("/") if part]
     if names[:2] == ["v1", "lakes"]:
         names = names[2:]

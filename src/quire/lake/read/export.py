@@ -14,7 +14,7 @@ from urllib.parse import quote
 
 import msgspec
 
-from quire.errors import AlreadyExists, InvalidInput, QuireError, Unsupported
+from quire.errors import AlreadyExists, InvalidInput, QuireError, Unsupported, shown
 from quire.formats import Exporting, Parted, TableExport, WholeRows
 from quire.lake.engines import Engine, answers, chosen, settled
 from quire.progress import Progress
@@ -120,7 +120,9 @@ def export(
     kinds = get_args(ExportKind)
     if not isinstance(format, str) or format not in kinds:
         raise InvalidInput(
-            f"{format!r} is not a format of an export.", next=f"Use one of {', '.join(kinds)}.", format=format
+            f"{shown(format)} is not a format of an export.",
+            next=f"Use one of {', '.join(kinds)}.",
+            format=shown(format),
         )
     names = list(snapshot.tables() if tables is None else dict.fromkeys(tables))
     held = [snapshot[name] for name in names]

@@ -20,6 +20,9 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 
+MOST = 1 << 60
+"""Bytes that DuckDB can count; more is no bound either."""
+
 T = TypeVar("T")
 N = TypeVar("N", int, float)
 
@@ -38,7 +41,7 @@ class SqlLimits:
 
     def settings(self) -> dict[str, str]:
         """How a connection of DuckDB is opened with them."""
-        found = {} if self.memory is None else {"memory_limit": f"{self.memory}B", "temp_directory": ""}
+        found = {} if self.memory is None else {"memory_limit": f"{min(self.memory, MOST)}B", "temp_directory": ""}
         return found if self.threads is None else {**found, "threads": str(self.threads)}
 
 
