@@ -89,6 +89,8 @@ def _line(command: Any, odd: str, word: str) -> list[str]:
             options += [parameter.opts[0]] if parameter.is_flag else [f"{parameter.opts[0]}={given}"]
         elif parameter.required:
             options += [f"{parameter.opts[0]}={RIGHT.get(parameter.name, 'people')}"]
+    if odd == "follow":
+        options.append("--wait=0.1")  # it would go on for ever
     return [*options, "--", *arguments]
 
 
