@@ -521,7 +521,10 @@ class ServerUnavailable(QuireError):
 
 
 class EmbedderError(QuireError):
-    """Nothing was committed. `retryable` is true when the service was busy or could not be reached."""
+    """No vectors were made, and nothing was committed that needs them.
+
+    `retryable` is true when the service was busy or could not be reached.
+    """
 
     kind = "embedder"
     exit_code = 7

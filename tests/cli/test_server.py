@@ -109,6 +109,7 @@ REFUSED: dict[str, list[str]] = {
     "algorithm": ["pagerank", "Knows"],
     "write-algorithm": ["pagerank", "Knows", "rank"],
     "paths": ["Knows", "Ada", "Bo"],
+    "embed": [],
 }
 NO_LAKE = {"serve", "token create", "token list", "token revoke"}
 FAILS_LIKE_HERE = {"table drop-index", "outcome", "blob"}

@@ -92,6 +92,7 @@ COMMANDS = {
         "blob": "quire blob",
         "catalog": "quire schema show",
         "check": "quire lint",
+        "embed": "quire embed",
         "explain": "quire query",
         "export": "quire dump",
         "history": "quire blame",

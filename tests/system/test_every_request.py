@@ -23,6 +23,7 @@ from tests.laboratory.everywhere import Crash, Damage, Image, Operation, Place, 
 import quire
 import quire.delta
 from quire.formats import Handed, tasks
+from quire.graph.embed import HashEmbedder
 from quire.ledger import CHECKPOINT_EVERY
 from quire.testing.proxy import Request, Side
 from quire.testing.s3 import SeaweedFS
@@ -165,8 +166,17 @@ def nothing(uri: str, options: dict[str, str]) -> None:
     pass
 
 
+def texts(uri: str, options: dict[str, str]) -> None:
+    """A graph with texts that have no vector yet."""
+    with quire.create(uri, storage_options=options) as lake:
+        pages = quire.Graph(lake)
+        pages.apply_schema('node Page { number: I64 @key  text: String  vector: Vector(4)? @embed("text") }')
+        pages.load([{"type": "Page", "data": {"number": n, "text": f"page {n}"}} for n in range(3)])
+
+
 IMAGES: dict[str, Callable[[str, dict[str, str]], None]] = {
-    f.__name__: f for f in (plain, requested, database, behind, foreign, full, old, graph, delta, released, nothing)
+    f.__name__: f
+    for f in (plain, requested, database, behind, foreign, full, old, graph, texts, delta, released, nothing)
 }
 
 # -- operations -------------------------------------------------------------------------------------------------------
@@ -330,6 +340,11 @@ GRAPH_VERBS: dict[str, Callable[[quire.Graph], Any]] = {
     "write_algorithm": lambda g: g.write_algorithm("degree", "Knows", "age"),
 }
 
+
+def embed(lake: quire.Lake) -> None:
+    quire.Graph(lake, embedder=HashEmbedder(4)).embed()
+
+
 OPERATIONS = [
     *(Operation(f"table {n}", commits(p), (f"TransactionTable.{n}",)) for n, p in TABLE_VERBS.items()),
     *(Operation(f"transaction {n}", commits(p), (f"Transaction.{n}",)) for n, p in TRANSACTION_VERBS.items()),
@@ -396,6 +411,7 @@ OPERATIONS = [
         Operation(f"graph {n}", lambda lake, act=act: act(quire.Graph(lake)), (f"Graph.{n}",), image="graph")
         for n, act in GRAPH_VERBS.items()
     ),
+    Operation("graph embed", embed, ("Graph.embed",), image="texts"),
     Operation("delta table changed", commits(sell), image="delta"),
     Operation(
         "delta table with another column", commits(lambda tx: tx["orders"].add_columns({"v": "1"})), image="delta"

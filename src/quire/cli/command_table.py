@@ -125,6 +125,7 @@ SECTIONS: dict[str, dict[str, Entry]] = {
         "load": Entry("load", "Load rows into the graph, in one commit."),
         "query": Entry("query", "Query the graph, at one commit."),
         "mutate": Entry("query", "Run the statements of a mutation, in one commit."),
+        "embed": Entry("embed", "Make the vectors that stored texts lack."),
         "algorithm": Entry("algorithm", "Compute a value for every node, as its PageRank."),
         "write-algorithm": Entry("algorithm", "Set a property of all nodes to what is computed."),
         "paths": Entry("algorithm", "Show the shortest paths between two nodes."),

@@ -204,6 +204,13 @@ class RemoteGraph(Graph):
         counts = {name: told.get(name, {}) for name in ("inserted", "updated", "deleted", "unembedded")}
         return MutationReceipt(**counts, receipt=None if told["receipt"] is None else receipt_of(told["receipt"]))
 
+    def embed(self, types: Any = None, **how: Any) -> Any:
+        """Not through a server."""
+        raise Unsupported(
+            "Vectors that texts lack are not made through a server: the embedder is asked by a process of its own.",
+            next="Open the lake itself, such as s3://bucket/lake, and call embed there.",
+        )
+
     def history(self, type: str, *key: Any, limit: int | None = None) -> RowHistory:
         """Every version of a node by its key, or of an edge by its id, newest first."""
         catalog = self.catalog()

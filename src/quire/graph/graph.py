@@ -15,13 +15,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Unpack
 
-from quire.arguments import checks_arguments
+from quire.arguments import bounded, checks_arguments
 from quire.errors import InvalidInput, InvalidQuery, NotFound, Unsupported, shown
 from quire.graph import load as loading
 from quire.graph import mutate as mutating
 from quire.graph import query as reading
 from quire.graph import stored_queries as storing
 from quire.graph.catalog import VALIDATOR, Catalog
+from quire.graph.embed import missing as filling
 from quire.graph.embed.fill import Vectors, asked_with
 from quire.graph.language import ast, bind, check, lint, parse, plan
 from quire.graph.names import nearest
@@ -44,7 +45,7 @@ from quire.lake.commit.transaction import TransactionOptions
 from quire.lake.handles import columns_seen, invoke, see_whole_graph, snapshot_of, state_of
 from quire.lake.read.sql_limits import asked
 from quire.ledger import TableInfo
-from quire.progress import Progress
+from quire.progress import Progress, silent
 from quire.prompt import Escaped, PublicNames, one_line
 from quire.rowfiles.kinds import Format
 
@@ -222,6 +223,27 @@ class Graph(Escaped, PublicNames):
         done = self.lake.transact(run, message or f"mutate {which or ''}".strip(), **how)
         done = done or mutating.MutationReceipt()
         return done.committed(made[-1]) if made else done
+
+    def embed(
+        self,
+        types: Sequence[str] | None = None,
+        *,
+        rows_per_commit: int = filling.ROWS_PER_COMMIT,
+        progress: Progress | None = None,
+        message: str | None = None,
+        metadata: Mapping[str, str] | None = None,
+    ) -> filling.Embedded:
+        """Make the vectors of `@embed` properties that stored texts lack, in commits of bounded size.
+
+        They lack after a load without an embedder, when `@embed` is new, and when a change of the model set them to
+        null (`apply_schema(…, drop_data=True)`). Each commit stays: whatever ends the work, the next call goes on with
+        the rest. A text that others change meanwhile gets the vector of what it is then. `types` are all by default.
+        """
+        bounded("rows_per_commit", rows_per_commit, 1, filling.MOST_PER_COMMIT)
+        snapshot = self.lake.snapshot()
+        properties = filling.properties_of(self.catalog(snapshot), types)
+        work = filling.Missing(self.lake, self.embedder, rows_per_commit, progress or silent, message, metadata)
+        return work.fill(snapshot, properties)
 
     # -- queries ----------------------------------------------------------------------------------------------
 

@@ -15,6 +15,8 @@ from quire.errors import EmbedderError, IntegrityError, Refused, Unsupported
 from quire.graph.embed import HashEmbedder
 from quire.graph.embed.fill import AT_ONCE
 from quire.graph.graph import Graph
+from quire.graph.load import load
+from quire.graph.schema.apply import apply
 
 SCHEMA = """
 node Doc {
@@ -87,6 +89,59 @@ def test_a_new_text_gets_a_new_vector(lake: quire.Lake, mode: Any) -> None:
     graph.load(docs({"key": "a", "text": "old"}))
     graph.load(docs({"key": "a", "text": "new"}), mode)
     assert vectors(graph) == {"a": vector("new")}
+
+
+def test_a_merge_embeds_only_texts_that_changed(lake: quire.Lake) -> None:
+    graph = Graph(lake, embedder=Counting())
+    rows = [{"key": "a", "text": "old"}, {"key": "b", "text": "same"}, {"key": "c"}, {"key": "g", "text": "given"}]
+    graph.load(docs(*rows[:3], {**rows[3], "vec": [1, 2, 3, 4]}))
+    graph.embedder.asked.clear()  # type: ignore[union-attr]
+    merged = [
+        {"key": "a", "text": "new"},
+        {"key": "c", "text": "same"},
+        {"key": "d", "text": "old"},
+        *rows[1:2],
+        rows[3],
+    ]
+    done = graph.load(docs(*merged), "merge")
+    assert (done.inserted, done.updated) == ({"Doc": 1}, {"Doc": 4})
+    assert sorted(graph.embedder.asked) == ["new", "old", "same"]  # type: ignore[union-attr]
+    said = {"a": "new", "b": "same", "c": "same", "d": "old"}
+    assert vectors(graph) == {**{key: vector(text) for key, text in said.items()}, "g": [1, 2, 3, 4]}
+    with pytest.raises(Refused):
+        Graph(lake, embedder=Counting(4, model="other")).load(docs(rows[1]), "merge")
+
+
+def test_a_merge_of_edges_embeds_only_texts_that_changed(lake: quire.Lake) -> None:
+    graph = Graph(lake, embedder=Counting())
+    ends = [("a", "b"), ("b", "a")]
+    edges = [{"edge": "Cites", "from": s, "to": t, "data": {"why": f"{s} {t}"}} for s, t in ends]
+    graph.load([*docs({"key": "a"}, {"key": "b"}), *edges])
+    graph.load([edges[0], {**edges[1], "data": {"why": "else"}}], "merge")
+    assert graph.embedder.asked == ["a b", "b a", "else"]  # type: ignore[union-attr]
+    found = {r["why"]: r["vec"] for r in lake["edge:Cites"].to_pylist()}
+    assert found == {"a b": vector("a b"), "else": vector("else")}
+
+
+def test_a_merge_of_many_rows_finds_the_texts_that_are_there(lake: quire.Lake) -> None:
+    graph = Graph(lake, embedder=Counting())
+    rows = [{"key": f"{n:04}", "text": f"text {n}"} for n in range(2_100)]
+    graph.load(pa.Table.from_pylist(rows), type="Doc")
+    graph.embedder.asked.clear()  # type: ignore[union-attr]
+    graph.load(pa.Table.from_pylist([{**rows[0], "text": "new"}, *rows[1:]]), "merge", type="Doc")
+    assert graph.embedder.asked == ["new"]  # type: ignore[union-attr]
+    found = vectors(graph)
+    assert (found["0000"], found["2099"], len(found)) == (vector("new"), vector("text 2099"), 2_100)
+
+
+def test_a_merge_after_a_change_of_the_model_takes_over_no_vector_of_the_old_one(lake: quire.Lake) -> None:
+    graph = Graph(lake, embedder=Counting())
+    graph.load(docs({"key": "a", "text": "same"}))
+    embedder = Counting(4, model="next")
+    with lake.transaction() as tx:
+        apply(tx, SCHEMA.replace("hash-4", "next"), drop_data=True)
+        load(tx, docs({"key": "a", "text": "same"}), "merge", embedder=embedder)
+    assert embedder.asked == ["same"]
 
 
 def test_edges_have_vectors_too(lake: quire.Lake) -> None:

@@ -8,7 +8,7 @@ optional vector becomes null and is counted, a required one is an error that say
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -72,6 +72,8 @@ class Vectors:
     progress: Progress | None = None
     remember: bool = False
     pretend: bool = False
+    stored: Callable[[Made, Mapping[str, Any], Any], Any] | None = None
+    """Gives rows of a type, by their columns and positions, the vectors that their texts have already."""
     missing: Counter[str] = field(default_factory=Counter)
     """Texts by type that have no vector, because there is no embedder."""
     _known: dict[str, list[float]] = field(default_factory=dict)
@@ -116,12 +118,22 @@ class Vectors:
             vectors, texts = columns[one.vector.column], columns[one.text.column]
             lacking = np.asarray(vectors.is_null()) & np.asarray(texts.is_valid()) & ~leave
             rows = np.flatnonzero(lacking)
+            there = self._there(one, columns, rows)
+            if there is not None:
+                known = np.asarray(there.is_valid())
+                filled[one.vector.column] = vectors = _placed(vectors, rows[known], there.filter(pa.array(known)))
+                rows = rows[~known]
             computed = self.of(one, texts.take(pa.array(rows)).to_pylist()) if len(rows) else None
             if computed is not None:
-                places = np.arange(len(vectors))
-                places[rows] = len(vectors) + np.arange(len(rows))
-                filled[one.vector.column] = pa.concat_arrays([vectors, computed]).take(pa.array(places))
+                filled[one.vector.column] = _placed(vectors, rows, computed)
         return filled
+
+    def _there(self, one: Made, columns: Mapping[str, Any], rows: Any) -> pa.Array | None:
+        """The vectors that some rows have already, where the embedder may go on with them."""
+        if self.stored is None or self.embedder is None or not len(rows):
+            return None
+        check(one.name, one.vector, self.embedder)
+        return self.stored(one, columns, rows)
 
     def _asked(self, one: Made, texts: Sequence[str]) -> Any:
         """Vectors of different texts, as rows of an array."""
@@ -146,6 +158,16 @@ class Vectors:
         if self.progress is not None:
             self.progress(f"embedding {one.name}", self._done[one.name], None)
         return rows
+
+
+def _placed(vectors: pa.Array, rows: Any, others: pa.Array) -> pa.Array:
+    """Vectors with others at some rows."""
+    import numpy as np
+    import pyarrow as pa
+
+    places = np.arange(len(vectors))
+    places[rows] = len(vectors) + np.arange(len(rows))
+    return pa.concat_arrays([vectors, others]).take(pa.array(places))
 
 
 def check(name: str, prop: Property, embedder: Embedder) -> None:
@@ -185,7 +207,7 @@ def _dimensions(name: str, prop: Property, embedder: Embedder, found: int) -> Re
 def _wrong(name: str, embedder: Embedder, said: str) -> EmbedderError:
     return EmbedderError(
         f"The embedder of {name}, with the model {embedder.model!r}, {said}.",
-        next="Nothing was committed; check the embedder.",
+        next="Check the embedder.",
         property=name,
         model=embedder.model,
     )

@@ -29,6 +29,7 @@ from quire.graph.load.sources import files_of, in_form, options_of, parts
 from quire.graph.load.staged.inputs import inputs_of
 from quire.graph.load.staged.read_task import How
 from quire.graph.load.staged.staging import Staged
+from quire.graph.load.unchanged import Unchanged
 from quire.progress import Progress
 from quire.rowfiles import inputs
 from quire.rowfiles.csv import CsvForm
@@ -112,6 +113,7 @@ def load(
     at most. A merge without some rows leaves those that were there as they were.
 
     `embedder` makes the vectors of `@embed` properties that are not given: once, however often the commit is moved.
+    A merge in this process asks it for no text that is there unchanged, with a vector.
     Without one a required vector is an error, and an optional one stays null and is counted as `unembedded`.
 
     A dry run finds everything that a load would find, asks no embedder, and discards the transaction. `complete` says
@@ -134,7 +136,8 @@ def load(
     collected = Rejects(max_errors, to.sink, skip_rejects)
     staging: Staging
     if session is None:
-        vectors = Vectors(embedder, progress, pretend=dry_run)
+        stored = Unchanged(tx) if mode == "merge" else None
+        vectors = Vectors(embedder, progress, pretend=dry_run, stored=stored)
         staging = InMemory(tx, catalog, mode, given, collected, vectors, progress)
     else:
         how = How(max_errors, skip_rejects, to.folder)
