@@ -109,6 +109,15 @@ LIVES = {
         ("rows", 3048658505),
         ("merge", 3208804845),
     ],
+    "rows without a key beside an overwrite that was resolved away, and a compaction": [
+        ("rows", 2887262189),
+        ("rows", 2375154528),
+        ("merge", 575609309),
+        ("rows", 2529099349),
+        ("cross", 3339005550),
+        ("upkeep", 889560116),
+        ("merge", 2194954183),
+    ],
     "a squashed row is removed on one side": [
         ("table", 838526487),
         ("merge", 1574413973),

@@ -31,6 +31,8 @@ from quire.store import run_parallel
 Granularity = Literal["cell", "row", "table"]
 LEAVES_IN_PLACE = frozenset({"append", "insert", "upsert", "update", "delete", "rename", "index"})
 """What moves no row that it leaves as it was."""
+LEAVES_ROWS = LEAVES_IN_PLACE | {"compact"}
+"""What leaves every row that it does not name, wherever that lies then."""
 States = tuple[TableState | None, TableState | None, TableState | None]
 
 
@@ -260,7 +262,16 @@ class Deciding:
         found = (
             None
             if replaced
-            else merge_multisets(format, ancestry, ours, theirs, made.name, (kept[0], kept[1]), by_value=alike)
+            else merge_multisets(
+                format,
+                ancestry,
+                ours,
+                theirs,
+                made.name,
+                (kept[0], kept[1]),
+                left=(self._did_only(LEAVES_ROWS, True, made.id), self._did_only(LEAVES_ROWS, False, made.id)),
+                by_value=alike,
+            )
         )
         if columns is not None and not replaced and (found is None or not found.by_place_onto(columns.side)):
             made.disputes.append(dispute("schema", (base, ours, theirs), ("schema", "schema")))
@@ -341,8 +352,12 @@ class Deciding:
 
     def _kept_in_place(self, mine: bool, table: str) -> bool:
         """Whether the log says that a side has moved no row since the base: a file that is missing is all deleted."""
+        return self._did_only(LEAVES_IN_PLACE, mine, table)
+
+    def _did_only(self, ops: frozenset[str], mine: bool, table: str) -> bool:
+        """Whether the log says that a side has done nothing else to a table since the base."""
         done, tip = self._done[0 if mine else 1], self.heads.ours if mine else self.heads.theirs
-        if not done.reached or not done.ops(table) <= LEAVES_IN_PLACE:
+        if not done.reached or not done.ops(table) <= ops:
             return False
         has = vector_of(self.heads.core, tip.line, tip.state)
         return all(contains(has, base) for base in self.heads.bases)

@@ -192,9 +192,12 @@ def merge_multisets(
     name: str,
     kept: tuple[bool, bool],
     *,
+    left: tuple[bool, bool] = (False, False),
     by_value: bool = True,
 ) -> MultisetRows | None:
-    """Compare what both sides did to the rows of a table without a key. `kept` says which has moved no row for sure.
+    """Compare what both sides did to the rows of a table without a key. `kept` says which has moved no row for sure,
+    and `left` which has not replaced all rows: where its columns have other numbers, the base has replaced them, and
+    the side has not taken that over.
 
     None where rows can be told by value alone, and there are several bases, a side has replaced all rows, or values are
     not to be compared, as where the sides have other columns.
@@ -211,7 +214,8 @@ def merge_multisets(
         made.onto = "theirs" if format.fields(ours.pin) == format.fields(first) else "ours"
         made.written = True
         return None if others else made
-    if others or not by_value or any(is_renumbered(format, base.states[0], side) for side in (ours, theirs)):
+    renumbered = [is_renumbered(format, base.states[0], side) for side in (ours, theirs)]
+    if others or not by_value or any(again and not stays for again, stays in zip(renumbered, left, strict=True)):
         return None
     if format.share_new_files(first, ours.pin, theirs.pin):
         # Rows that came to both sides, as by a squash, are not two events; by their values they look like it.
@@ -222,6 +226,8 @@ def merge_multisets(
         return None
     looks = [partial(_counted, format, first, side.pin) for side in (ours, theirs)]
     made.mine, made.its = run_parallel(looks)
+    if any(renumbered):
+        made.still = False, False  # files of one side cannot be pinned beside those of the other
     made.disputed = _disputed(made)
     return made
 
@@ -231,7 +237,8 @@ def _counted(format: Any, base: Pin, pin: Pin) -> Counted:
     import pyarrow as pa
 
     gone, come = format.changed_rows(base, pin)
-    found = compare(gone.read_all(), come.read_all(), ())
+    before = gone.read_all()
+    found = compare(before, come.read_all().select(before.schema.names), ())
     both = []
     for rows, sign in ((found.removed, -1), (found.added, 1)):
         values, counts = grouped(rows) if rows.num_rows else (rows, np.empty(0, np.int64))
