@@ -25,9 +25,10 @@ def embed(
     ] = None,
     embedder: Embedder = None,
 ) -> None:
-    """Make the vectors of @embed properties that stored texts lack; interrupted, it goes on where it was.
+    """Make the vectors that stored texts lack. Interrupted, the next run makes the rest.
 
-    A change of the model sets vectors to null (`quire schema apply --drop-data`): then this makes them anew.
+    They are those of @embed properties. A change of the model sets them to null (`quire schema apply --drop-data`):
+    then this makes them anew.
     """
     how: dict[str, Any] = {} if rows_per_commit is None else {"rows_per_commit": rows_per_commit}
     with session.graph(embedder) as graph, session.output.progress("embedding") as progress:
