@@ -91,6 +91,14 @@ def test_a_service_says_when_to_come_back(service: Service) -> None:
     assert waits == [7.0]
 
 
+def test_requests_keep_to_so_many_in_a_minute_also_those_that_are_asked_again(service: Service) -> None:
+    service.script = [(429, {}, {"Retry-After": "0"})]
+    one = made(service, batch=1, parallel=2, per_minute=1)
+    assert one.embed(["a", "b", "c"]) == HashEmbedder(4).embed(["a", "b", "c"])
+    paced = sorted(wait for wait in waits if wait > 0)
+    assert [round(wait / 60) for wait in paced] == [1, 2, 3], "four requests, a minute apart"
+
+
 def test_a_service_that_wants_too_much_patience_is_left(service: Service) -> None:
     service.script = [(429, {}, {"Retry-After": "3600"})]
     with pytest.raises(EmbedderError) as caught:
@@ -191,6 +199,7 @@ def test_the_key_is_nowhere_to_be_seen(service: Service) -> None:
         {"parallel": 0},
         {"retries": -1},
         {"timeout": 0},
+        {"per_minute": 0},
     ],
 )
 def test_settings_that_make_no_sense_are_refused(more: dict[str, Any]) -> None:

@@ -7,6 +7,7 @@ shows the key. A redirect is not followed: the key would go with it.
 from __future__ import annotations
 
 import os
+import threading
 import urllib.error
 import urllib.request
 from collections.abc import Iterator, Sequence
@@ -51,7 +52,8 @@ class OpenAIEmbedder(Escaped):
 
     `api_key` is taken from `OPENAI_API_KEY` when it is not given; a service that needs none is asked without one.
     `dimensions` asks a model that can do so for shorter vectors. `timeout` is for one answer as a whole, in seconds. A
-    busy service is asked `retries` times more, later each time, or when it says. What cannot be had is `EmbedderError`.
+    busy service is asked `retries` times more, later each time, or when it says. `per_minute` requests are sent at
+    most, evenly; a task of another process counts its own. What cannot be had is `EmbedderError`.
     """
 
     def __init__(
@@ -65,6 +67,7 @@ class OpenAIEmbedder(Escaped):
         parallel: int = 4,
         retries: int = 5,
         timeout: float = 60.0,
+        per_minute: int | None = None,
     ) -> None:
         address = urlsplit(base_url)
         if address.scheme not in ("http", "https") or not address.hostname:
@@ -76,6 +79,8 @@ class OpenAIEmbedder(Escaped):
         for name, value, least in (("batch", batch, 1), ("parallel", parallel, 1), ("retries", retries, 0)):
             if value < least:
                 raise InvalidInput(f"{name} is at least {least}, not {value}.", next="Correct it.")
+        if per_minute is not None and per_minute < 1:
+            raise InvalidInput(f"per_minute is at least 1, not {per_minute}.", next="Correct it, or leave it out.")
         if timeout <= 0:
             raise InvalidInput(f"timeout must be a number of seconds, not {timeout}.", next="Correct it.")
         self.model = model
@@ -85,6 +90,7 @@ class OpenAIEmbedder(Escaped):
         if self._key is not None and (not self._key.isascii() or not self._key.isprintable()):
             raise InvalidInput("The API key is not plain text.", next="Check where it comes from.")
         self._batch, self._parallel, self._retries, self._timeout = batch, parallel, retries, timeout
+        self._per_minute, self._pace, self._next = per_minute, threading.Lock(), 0.0
         self._opener = urllib.request.build_opener(_NoRedirect)
 
     @property
@@ -150,7 +156,19 @@ class OpenAIEmbedder(Escaped):
             clock.sleep(patience)
         raise AssertionError  # pragma: no cover - the last attempt returns or raises
 
+    def _wait_for_turn(self) -> None:
+        """Requests of all threads begin one after the other, no faster than `per_minute`."""
+        if self._per_minute is None:
+            return
+        with self._pace:
+            now = clock.monotonic()
+            turn = max(now, self._next)
+            self._next = turn + 60.0 / self._per_minute
+        if turn > now:
+            clock.sleep(turn - now)
+
     def _once(self, body: bytes) -> bytes:
+        self._wait_for_turn()
         headers = {"Content-Type": "application/json", "Accept": "application/json", "User-Agent": "quire"}
         if self._key is not None:
             headers["Authorization"] = f"Bearer {self._key}"
@@ -247,6 +265,7 @@ class OpenAIEmbedder(Escaped):
         """The same for a task in another process. It carries the key, as tasks carry credentials of stores."""
         how: dict[str, Any] = {"base_url": self.base_url, "api_key": self._key, "dimensions": self.dimensions}
         how |= {"batch": self._batch, "parallel": self._parallel, "retries": self._retries, "timeout": self._timeout}
+        how["per_minute"] = self._per_minute
         return SentEmbedder(self.model, self.dimensions, how)
 
     def __reduce__(self) -> Any:
