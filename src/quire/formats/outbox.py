@@ -20,6 +20,8 @@ PER_TABLE = 16 << 20
 """Bytes of one table that a transaction keeps unsent."""
 PER_PROCESS = 256 << 20
 """Bytes that all transactions of this process keep unsent."""
+ASIDE = 1 << 30
+"""Bytes of one statement where nothing may be sent at all."""
 
 _lock = threading.Lock()
 _kept = 0
@@ -72,6 +74,8 @@ class Outbox:
     @property
     def room(self) -> int:
         """Bytes that one more statement may keep here."""
+        if self._files.is_aside:
+            return ASIDE
         own = sum(parcel.size for parcel in self._unsent().values())
         return max(0, min(AT_ONCE, PER_TABLE - own, PER_PROCESS - _count()))
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 
-from quire.store import Store
+from quire.store import AsideStore, Store
 
 KEPT = 64 << 20
 """Bytes of files that are kept in all."""
@@ -50,6 +50,16 @@ class TableFiles:
     def read_range(self, location: str, name: str, start: int, length: int) -> bytes:
         """Some bytes of a file, which are not remembered."""
         return self.of(location).get_range(name, start, length)
+
+    @property
+    def is_aside(self) -> bool:
+        """Whether what is written stays on this machine."""
+        return isinstance(self._store, AsideStore)
+
+    def held(self, location: str, name: str) -> dict[str, bytes]:
+        """A file that was written and stays on this machine, with those in the folder named after it."""
+        store = self.of(location)
+        return store.held(name) if isinstance(store, AsideStore) else {}
 
     def write(self, location: str, name: str, data: bytes) -> None:
         """Write a file that nobody else writes: its name is unique."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import getpass
 import os
 import socket
@@ -45,7 +46,7 @@ from quire.ledger import (
     parse_hint,
     read_hint,
 )
-from quire.store import External, Reach, Store
+from quire.store import AsideStore, External, Reach, Store
 from quire.store.address import parse
 
 HEARD = 10_000
@@ -143,6 +144,8 @@ class Core:
         self.store = store
         self.about = about
         self.read_only = read_only
+        self.is_aside = False
+        """Whether what it writes stays on this machine."""
         self._author = record_values.author(author or default_author())
         self.grouped = True
         """Whether transactions of this process share slots."""
@@ -258,6 +261,16 @@ class Core:
                 uri=self.store.uri,
             )
         return self
+
+    def aside(self) -> Core:
+        """This lake to work in without writing to it: what is staged stays on this machine, and nothing can be
+        published from there.
+        """
+        found = copy.copy(self)
+        found.store, found.read_only, found.is_aside = AsideStore(self.store), False, True
+        found._formats, found._heard, found._lock = {}, deque(), threading.Lock()
+        found.owners = Owners(found)
+        return found
 
     def hear(self, record: Record) -> None:
         """Keep what commits note of their files until somebody works with tables: formats are heavy to load."""

@@ -1,5 +1,6 @@
 """Object storage with typed outcomes: the lowest layer of Quire, which knows no ledger and no table format."""
 
+from quire.store.aside import AsideStore
 from quire.store.backend import Entry, Follows
 from quire.store.conditional_put import Created, Outcome
 from quire.store.create_probe import probe
@@ -21,6 +22,7 @@ from quire.store.store import Store, register_scheme
 from quire.store.threads import quietly, result_of, run_parallel, submit
 
 __all__ = [
+    "AsideStore",
     "Created",
     "Entry",
     "External",

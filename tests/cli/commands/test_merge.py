@@ -39,6 +39,9 @@ def test_a_preview_shows_cells_in_conflict_and_writes_nothing(run: Run, forked: 
 def test_open_conflicts_end_with_status_4(run: Run, forked: str) -> None:
     refused = run("merge", forked, "exp", code=4)
     assert "1 open conflict" in refused.err
+    assert "--theirs" in refused.err
+    assert "--resolutions" in refused.err
+    assert "lake.merge" not in refused.err
     assert run("merge", forked, "exp", "--json", code=4).json["error"]["kind"] == "unresolved-conflicts"
 
 
@@ -65,7 +68,9 @@ def test_resolutions_come_from_a_file(run: Run, forked: str, tmp_path: Path) -> 
 
 
 def test_modes_and_another_target(run: Run, forked: str) -> None:
-    run("merge", forked, "exp", "--ff-only", code=4)
+    refused = run("merge", forked, "exp", "--ff-only", code=4)
+    assert "without --ff-only" in refused.err
+    assert "mode=" not in refused.err
     run("merge", forked, "exp", "--ff-only", "--squash", code=2)
     run("merge", forked, "exp", "--ours", "--theirs", code=2)
     assert run("merge", forked, "main", "--into", "exp", "--theirs", "--json").json["branch"] == "exp"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -10,9 +11,11 @@ import pytest
 from tests.graph.integrity.test_validator import SCHEMA, knows, person
 
 import quire
-from quire.errors import UnresolvedConflicts
+from quire.errors import ReadOnly, UnresolvedConflicts
 from quire.graph.schema.apply import apply
 from quire.testing import memory
+from quire.testing.proxy import Proxy
+from quire.testing.s3 import SeaweedFS
 
 
 class Graphs:
@@ -37,6 +40,13 @@ def on(lake: quire.Lake, *statements: tuple[str, str, Any]) -> None:
     with lake.transaction() as tx:
         for table, verb, what in statements:
             getattr(tx[table], verb)(what)
+
+
+@pytest.fixture(params=["lance", "memory", "delta"])
+def any_graphs(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Graphs]:
+    memory.install()
+    with quire.create(tmp_path / "lake", backfill=False) as lake:
+        yield Graphs(lake, request.param)
 
 
 @pytest.fixture(params=["lance", "memory"])
@@ -94,6 +104,71 @@ def test_a_value_that_must_be_unique(graphs: Graphs) -> None:
     plan.commit()
     assert graphs.ids("node:Person") == ["Alice", "Bob", "Cy", "Di", "Ed", "Flo"]
     assert len([r for r in graphs.lake["node:Person"].to_pylist() if r["email"] == "d@x"]) == 1
+
+
+def files(lake: quire.Lake) -> dict[str, tuple[int, int]]:
+    """What the store holds, with when it was written."""
+    found = [path for path in Path(lake.uri).rglob("*") if path.is_file()]
+    return {str(path): (path.stat().st_size, path.stat().st_mtime_ns) for path in found}
+
+
+def break_rules(ours: quire.Lake, theirs: quire.Lake) -> None:
+    """Three rules are broken by both sides together, one in a row of which each has changed a cell."""
+    on(theirs, ("edge:Knows", "append", [knows("k2", "Alice", "Cy")]), ("node:Person", "append", [person("Di")]))
+    on(ours, ("node:Person", "delete", "id = 'Cy'"), ("node:Person", "append", [person("Ed", email="d@x")]))
+    on(theirs, ("edge:LivesIn", "append", [{"id": "l2", "src": "Alice", "dst": "Oslo"}]))
+    on(ours, ("edge:LivesIn", "append", [{"id": "l1", "src": "Alice", "dst": "Rome"}]))
+    with theirs.transaction() as tx:
+        tx["node:Person"].update(values={"email": "d@x"}, where="id = 'Bob'")
+    with ours.transaction() as tx:
+        tx["node:Person"].update(values={"age": 7}, where="id = 'Bob'")
+
+
+def told(plan: Any) -> list[Any]:
+    return sorted((c.table, c.kind, str(c.key), c.fingerprint, c.resolution) for c in plan.conflicts)
+
+
+def test_a_preview_that_may_write_nothing_tells_broken_rules(any_graphs: Graphs) -> None:
+    graphs = any_graphs
+    break_rules(graphs.lake, graphs.exp)
+    plan = graphs.lake.merge("exp", preview=True)
+    assert {c.kind for c in plan.conflicts} == {"orphan", "unique", "cardinality"}
+    for lake in (graphs.lake, graphs.exp):
+        lake.close()  # hints and notes of writers are written in the background
+    before = files(graphs.lake)
+    with quire.open(graphs.lake.uri, read_only=True) as reader:
+        seen = reader.merge("exp", preview=True)
+        assert told(seen) == told(plan)
+        for one in list(seen.conflicts):
+            mended: Any = {"values": {"name": "Bob", "email": None}} if one.kind == "unique" else {"choose": "delete"}
+            seen.resolve(one.table, one.key, **mended)
+        assert len(seen.conflicts) == len(plan.conflicts)
+        assert not seen.conflicts.open
+        assert {c.kind for c in reader.merge("exp", preview=True, orphans="drop-edges").conflicts} == {
+            "unique",
+            "cardinality",
+        }
+        with pytest.raises(ReadOnly):
+            seen.commit()
+    assert files(graphs.lake) == before
+
+
+@pytest.mark.s3
+def test_such_a_preview_sends_nothing_to_a_cloud(s3: SeaweedFS) -> None:
+    with Proxy(s3.endpoint) as proxy:
+        uri = s3.uri(f"preview-{uuid.uuid4().hex}")
+        with quire.create(uri, storage_options=s3.options, backfill=False) as lake:
+            graphs = Graphs(lake, "lance")
+            break_rules(lake, graphs.exp)
+            plan = lake.merge("exp", preview=True)
+            expected = told(plan)
+        options = {**s3.options, "aws_endpoint": proxy.endpoint}
+        with quire.open(uri, storage_options=options, read_only=True) as reader:
+            assert told(reader.merge("exp", preview=True)) == expected
+        proxy.settle()
+        asked = [r.method for r in proxy.since(0)]
+        assert "GET" in asked
+        assert set(asked) <= {"GET", "HEAD"}
 
 
 def test_too_many_edges_leave_a_node(graphs: Graphs) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
@@ -13,7 +14,7 @@ import typer
 from quire.cli import completion
 from quire.cli.options import Session, command
 from quire.cli.output import Output
-from quire.errors import InvalidInput, UnresolvedConflicts
+from quire.errors import InvalidInput, NotFastForward, UnresolvedConflicts
 from quire.lake.lake import Lake
 from quire.lake.merge.plan import MergePlan
 
@@ -109,7 +110,7 @@ def cherry_pick(
 def reverted(session: Session, lake: Lake, commit: str, parent: int, side: str | None) -> None:
     """Revert a commit by a merge: of another parent, or with its conflicts resolved."""
     about: dict[str, Any] = {"message": session.message, "metadata": session.metadata, "resolve": side}
-    _planned(session, lake.revert(commit, parent=parent, preview=True, **about), None, commit=True)
+    _planned(session, lake.revert(commit, parent=parent, preview=True, **about), None, commit=True, by_file=False)
 
 
 def side_of(ours: bool, theirs: bool) -> str | None:
@@ -119,8 +120,10 @@ def side_of(ours: bool, theirs: bool) -> str | None:
     return "ours" if ours else "theirs" if theirs else None
 
 
-def _planned(session: Session, plan: MergePlan, resolutions: Path | None, *, commit: bool) -> None:
-    """Resolve a plan by a file, then print it, or commit it."""
+def _planned(
+    session: Session, plan: MergePlan, resolutions: Path | None, *, commit: bool, by_file: bool = True
+) -> None:
+    """Resolve a plan by a file, if the command takes one, then print it, or commit it."""
     output = session.output
     if resolutions is not None:
         plan.resolve(_read(resolutions))
@@ -131,9 +134,29 @@ def _planned(session: Session, plan: MergePlan, resolutions: Path | None, *, com
     if not commit or (plan.conflicts.open and not output.as_json):
         _print(output, plan)
     if commit:
-        output.receipt(plan.commit())
+        with _advised(by_file=by_file):
+            receipt = plan.commit()
+        output.receipt(receipt)
     elif plan.conflicts.open:
         raise typer.Exit(UnresolvedConflicts.exit_code)
+
+
+@contextmanager
+def _advised(*, by_file: bool) -> Iterator[None]:
+    """A block in which a merge that is refused advises options of the command line."""
+    try:
+        yield
+    except NotFastForward as error:
+        error.next = "Run it without --ff-only, to make a merge commit."
+        raise
+    except UnresolvedConflicts as error:
+        error.next = "Choose a side with --ours or --theirs."
+        if by_file:
+            error.next += (
+                " Or write what --preview --json prints to a file, give each conflict its resolution there, and pass"
+                " the file with --resolutions."
+            )
+        raise
 
 
 def _print(output: Output, plan: MergePlan) -> None:

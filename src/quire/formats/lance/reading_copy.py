@@ -32,7 +32,7 @@ _FRAGMENT, _READER_FLAGS, _WRITER_FLAGS, _BASE_PATH, _TRANSACTION = 2, 9, 10, 18
 """Numbers of fields in Lance's `table.proto`: of a manifest,"""
 _DATA_FILE, _DELETION_FILE, _PLAIN = 2, 3, frozenset({1, 2, 3, 4, 5, 7, 9})
 """of a fragment (the plain ones name no other file),"""
-_BASE_OF_FILE, _BASE_OF_INDEX, _BASE_ID, _IS_ROOT, _PATH = 7, 9, 1, 3, 4
+_BASE_OF_FILE, _BASE_OF_INDEX, _BASE_ID, _IS_ROOT, _PATH, _PATH_OF_FILE = 7, 9, 1, 3, 4, 1
 """of a data file or a deletion vector, of an index, of a base,"""
 _NUMBER, _KIND, _READ_VERSION, _VECTOR_ID = 1, 1, 2, 3
 """of a fragment, and of a deletion vector."""
@@ -42,17 +42,21 @@ _HAS_BASES = 16
 
 Kept = Callable[[str], bytes | None]
 """What is remembered of a small file of a table, by its name below the table's folder."""
+Held = Callable[[str], dict[str, bytes]]
+"""A file that is on this machine alone, by its name, with those that lie beside it in a folder of that name."""
 
 
 class Unlike(Exception):
     """A manifest that names a file in a way that is not known here."""
 
 
-def on_base(body: bytes, uri: str, here: Callable[[str], bool] = lambda name: False) -> bytes:
+def on_base(
+    body: bytes, uri: str, here: Callable[[str], bool] = lambda name: False, *, rows_here: bool = False
+) -> bytes:
     """The same manifest file for a folder elsewhere: all that it names lies in the table at `uri`.
 
     What has a base already, because the table is a clone of another, keeps it; a deletion vector that is `here` lies in
-    that folder. `Unlike` if this is not known to be all.
+    that folder, and with `rows_here` a data file. `Unlike` if this is not known to be all.
     """
     position, major, minor, magic = FOOTER.unpack_from(body, len(body) - FOOTER.size)
     said = list(fields(section(body, position)))
@@ -63,7 +67,7 @@ def on_base(body: bytes, uri: str, here: Callable[[str], bool] = lambda name: Fa
     made = bytearray()
     for number, value, raw in said:
         if number == _FRAGMENT:
-            made += _message(_FRAGMENT, _fragment(value, base, here))
+            made += _message(_FRAGMENT, _fragment(value, base, here, rows_here=rows_here))
         elif number in flags:
             flags[number] = value
         elif number == INDEX_SECTION:
@@ -81,7 +85,7 @@ def on_base(body: bytes, uri: str, here: Callable[[str], bool] = lambda name: Fa
     return before + struct.pack("<I", len(made)) + bytes(made) + FOOTER.pack(len(before), major, minor, magic)
 
 
-def _fragment(data: bytes, base: int, here: Callable[[str], bool]) -> bytes:
+def _fragment(data: bytes, base: int, here: Callable[[str], bool], *, rows_here: bool) -> bytes:
     made = bytearray()
     fragment = 0
     for number, value, raw in fields(data):
@@ -90,8 +94,16 @@ def _fragment(data: bytes, base: int, here: Callable[[str], bool]) -> bytes:
         if number == _NUMBER:
             fragment = value
         based = number == _DATA_FILE or (number == _DELETION_FILE and not here(_vector_name(fragment, value)))
+        if number == _DATA_FILE and rows_here:
+            based = not here(_file_name(value))
         made += _message(number, _with_base(value, _BASE_OF_FILE, base)) if based else raw
     return bytes(made)
+
+
+def _file_name(data: bytes) -> str:
+    """Where a table's own data file lies; one of another table has no name here."""
+    said = {number: value for number, value, _ in fields(data)}
+    return "" if _BASE_OF_FILE in said else f"data/{bytes(said[_PATH_OF_FILE]).decode()}"
 
 
 def _vector_name(fragment: int, data: bytes) -> str:
@@ -138,16 +150,27 @@ class Copies:
         self._lock = threading.Lock()
 
     def open(
-        self, body: bytes, version: int, uri: str, options: dict[str, Any], kept: Kept = lambda name: None
+        self,
+        body: bytes,
+        version: int,
+        uri: str,
+        options: dict[str, Any],
+        kept: Kept = lambda name: None,
+        held: Held | None = None,
     ) -> LanceDataset:
-        """A handle to read a version by; `Unlike` or `NoScratch` where there can be none."""
+        """A handle to read a version by; `Unlike` or `NoScratch` where there can be none.
+
+        What is `held` on this machine alone, data files too, is read here.
+        """
         with self._lock:  # threads that need the same copy get the same one
             handle = self._alive.get((uri, version))
             if handle is None:
-                handle = self._alive[uri, version] = self._made(body, version, uri, options, kept)
+                handle = self._alive[uri, version] = self._made(body, version, uri, options, kept, held)
             return handle
 
-    def _made(self, body: bytes, version: int, uri: str, options: dict[str, Any], kept: Kept) -> LanceDataset:
+    def _made(
+        self, body: bytes, version: int, uri: str, options: dict[str, Any], kept: Kept, held: Held | None
+    ) -> LanceDataset:
         self._forget_vectors()
         folder = self._folder(uri)
         path = folder / "_versions" / manifest_name(version)
@@ -156,18 +179,20 @@ class Copies:
 
         def here(name: str) -> bool:
             vector, data = folder / name, kept(name) if name else None
-            if data is None and vector not in self._vectors:
+            files = held(name) if name and data is None and held is not None else {} if data is None else {name: data}
+            if not files and vector not in self._vectors:
                 return False
-            if vector not in self._vectors and data is not None:
-                vector.parent.mkdir(exist_ok=True)
-                vector.write_bytes(data)
+            if vector not in self._vectors:
+                for file, content in files.items():
+                    (folder / file).parent.mkdir(parents=True, exist_ok=True)
+                    (folder / file).write_bytes(content)
             if vector not in vectors:
                 vectors.add(vector)
                 self._vectors[vector] += 1
             return True
 
         try:
-            written.write_bytes(on_base(body, uri, here))
+            written.write_bytes(on_base(body, uri, here, rows_here=held is not None))
             number = written.stat().st_ino
             written.replace(path)
             handle = LanceDataset(str(folder), version, **options)
@@ -224,6 +249,8 @@ class Indexed(LanceDataset):
     """Opens the copy, which is kept; None from then on."""
     listed = True
     """Whether the manifest lists indexes."""
+    is_aside = False
+    """Whether files of it may be on this machine alone: they are read by the copy."""
     _here: LanceDataset | None = None
 
     def to_read(self) -> LanceDataset:
@@ -238,6 +265,10 @@ class Indexed(LanceDataset):
     def describe_indices(self) -> list[Any]:
         reader = self.to_read()
         return super().describe_indices() if reader is self else reader.describe_indices()
+
+    def _take_rows(self, *args: Any, **options: Any) -> Any:
+        reader = self.to_read() if self.is_aside else self
+        return super()._take_rows(*args, **options) if reader is self else reader._take_rows(*args, **options)
 
     def scanner(self, *args: Any, **options: Any) -> Any:
         reader = self.to_read()

@@ -55,6 +55,8 @@ class LanceSession:
         self.store = store
         self.options = dict(store.options) or None
         self.files = TableFiles(store)
+        self.is_aside = self.files.is_aside and store.scheme != "memory"
+        """Whether what is staged stays on this machine, to be read here alone. What is in memory is there anyway."""
         self._copies = Copies()
         self._session: Any = None
         self._handles: OrderedDict[tuple[str, int], LanceDataset] = OrderedDict()
@@ -78,8 +80,9 @@ class LanceSession:
         return self.store.reach.address(location)
 
     def is_remote(self, location: str) -> bool:
-        """Whether a table lies in a cloud: not on this machine's disk, and not in this process's memory."""
-        return is_remote(self.uri(location))
+        """Whether versions are made and opened apart from the table: it lies in a cloud, and not on this machine's disk
+        or in this process's memory, or nothing may be written to it."""
+        return self.is_aside or is_remote(self.uri(location))
 
     def place(self, handle: LanceDataset) -> Place:
         """A version of a table for other processes."""
@@ -95,15 +98,15 @@ class LanceSession:
             if handle is not None:
                 self._handles.move_to_end(key)
                 return handle
-        if is_remote(self.uri(location)):
+        if self.is_remote(location):
             return self.remember_manifest(location, version, self.manifest(location, version, table), table)
         return self.remember(location, self._open(location, version, table))
 
     def open_to_read(self, pin: Pin, table: str = "") -> LanceDataset:
         """The same for who stages nothing on it: one request at most, whatever the version."""
         location, version = pin.location, version_of(pin)
-        if version & DETACHED or self.known(pin) is not None or not is_remote(self.uri(location)):
-            return _to_read(self.open(pin, table))
+        if version & DETACHED or self.known(pin) is not None or not self.is_remote(location):
+            return to_read(self.open(pin, table))
         key = (location, version)
         with self._lock:
             handle = self._to_read.get(key)
@@ -137,7 +140,7 @@ class LanceSession:
         One that is gone is told by whoever looks for the files that the pin needs.
         """
         location, version, handle = pin.location, version_of(pin), self.known(pin)
-        if handle is None or not is_remote(self.uri(location)):
+        if handle is None or not self.is_remote(location):
             return
         what = f"version {version} of {table or location}"
         with suppress(SnapshotExpired):
@@ -170,6 +173,10 @@ class LanceSession:
         """
         return self.remember(location, self._opened(location, version, body, table))
 
+    def here(self, location: str, handle: LanceDataset) -> LanceDataset:
+        """A version to be read where files of it may be on this machine alone."""
+        return to_read(self.open_version(location, int(handle.version)))
+
     def known(self, pin: Pin) -> LanceDataset | None:
         """The handle of a pin, if it is open."""
         with self._lock:
@@ -177,7 +184,7 @@ class LanceSession:
 
     def uncached(self, location: str, version: int) -> LanceDataset:
         """A handle that reads what is in the store now, whatever was read before."""
-        if is_remote(self.uri(location)):
+        if self.is_remote(location):
             return self._opened(location, version, self.manifest(location, version, now=True), shared=False)
         return self._open(location, version, shared=False)
 
@@ -212,6 +219,8 @@ class LanceSession:
             no_request("open")
         else:
             handle = self.call("open", work, hops=1, what=what, location=location)
+        if self.is_aside and copied is not None and version & DETACHED:
+            handle.copied, handle.is_aside = copied, True
         if not handle.listed:
             _described[handle] = handle.version, []
         self._own(handle, location, by_copy=handle.copied is not None)
@@ -234,6 +243,7 @@ class LanceSession:
             self.uri(location),
             {"session": self.session, "storage_options": self.options},
             partial(self.files.kept, location),
+            partial(self.files.held, location) if self.is_aside else None,
         )
         self._own(handle, location, by_copy=True, copy=True)
         return handle
@@ -261,7 +271,8 @@ class LanceSession:
             return work()
 
 
-def _to_read(handle: LanceDataset) -> LanceDataset:
+def to_read(handle: LanceDataset) -> LanceDataset:
+    """The handle by which a version is read."""
     from quire.formats.lance.reading_copy import Indexed
 
     return handle.to_read() if isinstance(handle, Indexed) else handle

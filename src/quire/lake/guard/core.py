@@ -52,6 +52,12 @@ class GovernedCore(Core):
     def base(self) -> Core:
         return self._base
 
+    def aside(self) -> Core:
+        found = super().aside()
+        assert isinstance(found, GovernedCore)
+        found._base = self.base.aside()
+        return found
+
     def on(self, branch: str) -> GovernedCore:
         """The same on another branch."""
         return GovernedCore(self.base, self.guard, self.who, branch, strict=self._strict)

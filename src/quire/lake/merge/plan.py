@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, field, replace
 from html import escape
 from typing import TYPE_CHECKING, Any, Literal
@@ -208,10 +209,9 @@ class MergePlan(Escaped):
 
     def _look_at_rules(self) -> list[MergeConflict]:
         """Rules that the merged rows break: asked of a transaction that is not committed."""
-        core = self._lake._core
-        if core.read_only or not any(t.guarded for t in self._tables if t.changes):
+        if not any(t.guarded for t in self._tables if t.changes):
             return []
-        tx = self._lake.transaction("look at the rules of a merge")
+        tx = self._look()
         tx.at = self._heads.ours.state
         try:
             with attached(self._meter):
@@ -219,6 +219,15 @@ class MergePlan(Escaped):
                 return self._judge(tx)
         finally:
             tx.discard()
+
+    def _look(self) -> Transaction:
+        """A transaction that is not committed; of a handle that may not write, one that sends nothing to the store."""
+        about = "look at the rules of a merge"
+        if not self._lake._core.read_only:
+            return self._lake.transaction(about)
+        live = copy(self._lake._live)
+        live.core = live.core.aside()
+        return Transaction(live, None, message=about, gate=self._lake._gate)
 
     def _judge(self, tx: Transaction) -> list[MergeConflict]:
         """Put right what is decided about broken rules; what is still broken then."""

@@ -54,7 +54,7 @@ class Owners:
     def writable(self, pin: Pin, info: TableInfo) -> None:
         """Raise unless this lake may write to a table. One that nobody owns yet is ours from then on."""
         self._core.store.reach.writable(pin.location)
-        if pin.location.startswith(OWN) or self._core.store.scheme == "memory":
+        if pin.location.startswith(OWN) or self._core.store.scheme == "memory" or self._core.is_aside:
             return
         if self._ours.get(pin.location) == info.id:
             return

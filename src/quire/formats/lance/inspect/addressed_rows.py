@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from quire.errors import NotFound
 from quire.formats.lance.blobs import FEW, batches_of, blob_columns, read_at, with_bytes
 from quire.formats.lance.metering import metered, reading, scanned, streamed
-from quire.formats.lance.session import small_file, translate, translating
+from quire.formats.lance.session import small_file, to_read, translate, translating
 from quire.store import run_parallel
 
 if TYPE_CHECKING:
@@ -90,6 +90,7 @@ def rows_at(
     """Some living rows of a fragment, in order: whole with the bytes of blobs, or columns as a scan shows them."""
     if not len(places):
         return
+    handle, fragment = _where_it_is(handle, fragment)
     names = list(handle.schema.names if columns is None else columns)
     shown = columns is not None and any(name in names for name in blob_columns(handle.schema))
     if shown or not names or len(places) > SHARE * fragment.physical_rows:
@@ -100,6 +101,16 @@ def rows_at(
     most = FEW if blob_columns(handle.schema) and columns is None else AT_ONCE
     for low in range(0, len(places), most):
         yield _taken(handle, fragment, places[low : low + most], positions[low : low + most], names)
+
+
+def _where_it_is(handle: LanceDataset, fragment: LanceFragment) -> tuple[LanceDataset, LanceFragment]:
+    """A fragment by the handle that reads it: files of it may be on this machine alone."""
+    if not getattr(handle, "is_aside", False):
+        return handle, fragment
+    reader = to_read(handle)
+    found = reader.get_fragment(int(fragment.fragment_id))
+    assert found is not None
+    return reader, found
 
 
 def _taken(

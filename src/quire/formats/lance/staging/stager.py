@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
-from quire.errors import NotFound, StorageError
+from quire.errors import NotFound, Refused, StorageError
 from quire.formats.lance.lookups.written import Noting
 from quire.formats.lance.metering import Scan, Window, deletions, metered, sending
 from quire.formats.lance.scratch import NoScratch
@@ -120,7 +120,7 @@ class Stager:
     def _detached(self, base: LanceDataset, transaction: Any) -> LanceDataset:
         from lance import LanceDataset
 
-        base = self.placed(base)
+        base = self._written_to(base)
         handle = self.session.call(
             "stage",
             lambda: LanceDataset.commit(base, transaction, detached=True),
@@ -189,7 +189,7 @@ class Stager:
             made = None if few is None else self._written_apart(few, base, write_all)
             if made is not None:
                 return made
-        base = self.placed(base)
+        base = self._written_to(base)
         with metered("write", base.uri, steps=1) as window:
             done = write_all(reader, base)
             window.steps, window.in_turn = sending(file for f in fragments_of(done) for file in f.files)
@@ -244,9 +244,25 @@ class Stager:
             self._outbox.send(lambda name: name.startswith("data/"))
 
     def placed(self, handle: LanceDataset) -> LanceDataset:
-        """The same version to be read, or written to by Lance itself: the store has what it is made of."""
+        """The same version to be read, or written to by Lance itself: the store has what it is made of.
+
+        Where nothing may be written to the store, the same to be read here.
+        """
         self.send(handle.version)
+        if self.session.is_aside:
+            return self.session.here(self.location, handle)
         return handle if handle is not self.unplaced else self.session.open_version(self.location, handle.version)
+
+    def _written_to(self, handle: LanceDataset) -> LanceDataset:
+        """A version that Lance itself writes to."""
+        if self.session.is_aside:
+            raise Refused(
+                f"What comes of the table at {self.location} is too much to be held on this machine, and the lake was"
+                " opened read-only.",
+                next="Open the lake without read_only=True; what is staged there is invisible until it is committed.",
+                location=self.location,
+            )
+        return self.placed(handle)
 
     def forget_rows(self, kept: Iterable[FragmentMetadata]) -> None:
         """Forget unsent rows, all but those of these fragments: the table does not hold them any more."""
@@ -346,7 +362,7 @@ class Stager:
     def _removed(
         self, base: LanceDataset, deleted: Mapping[int, Marks | Offsets]
     ) -> dict[int, FragmentMetadata | None]:
-        base = self.placed(base)
+        base = self._written_to(base)
 
         def one(number: int) -> FragmentMetadata | None:
             fragment: Any = base.get_fragment(number)
