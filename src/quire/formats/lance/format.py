@@ -331,6 +331,8 @@ class LanceFormat:
         return bool(carried)
 
     def _indexes(self, pin: Pin) -> dict[str, Segments]:
+        if self._session.store.scheme == "memory":
+            return {}  # Lance keeps its memory to itself: the list of indexes cannot be read there
         handle = self._session.open_to_read(pin)
         return segments_by_name(handle, self._session.manifest(pin.location, version_of(pin)))
 
