@@ -29,7 +29,7 @@ node Person implements Named {
   days: [Date]?  photo: Blob?
   bio: String?  v: Vector(2)?  c: Vector(2)? @metric("cosine")  d: Vector(2)? @metric("dot")
 }
-node Company { name: String @key  size: I64? }
+node Company implements Named { name: String @key  size: I64? }
 edge Knows: Person -> Person { since: Date?  weight: F64? }
 edge WorksAt: Person -> Company { role: String? }
 edge Likes: Person -> Person { weight: F64? }
@@ -121,6 +121,17 @@ READS = {
     "an edge in either direction": ("$a $k:<knows> $b", "$a.name $b.name $k.since", ""),
     "filters on edges without a name": ("$a knows [weight > 0.5] $b", "$a.name $b.name", ""),
     "several edge types": ("$a: Person $a knows|likes $b  $c <likes|knows> $a", "$a.name $b.name $c.name", ""),
+    "nodes of an interface": (
+        '$x: Named $x.id != "b"  not { $x worksAt $_ } optional { $x knows{1,} $f }',
+        "$x $x.type $x.id $f.name count { $_ worksAt $x } as staff",
+        "order { $x.type desc, $x.id, $f.name }",
+    ),
+    "nodes of an interface beside others": (
+        "$p: Person $p worksAt $x $x: Named exists { $y: Named $y.id = $p.id $y knows $_ } "
+        '$q: Person { name: "d" } $s: Named $w = shortest($s knows{1,} $q)',
+        "$x.type as type, count(distinct $x) as n, collect($s.id) as starts, count($w.length) as ways",
+        "",
+    ),
     "walks along several edge types": (
         "$a: Person $a knows|likes{1,} [weight >= 1] $b  $c <likes|knows>{2,3} $a $w = shortest($a likes|knows{1,} $c)",
         "$a.name $b.name $c.name $w.nodes",

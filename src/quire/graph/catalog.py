@@ -159,6 +159,11 @@ class Entity:
         """Columns before its properties."""
         return ("id",) if self.kind == "node" else SYSTEM
 
+    @property
+    def returned(self) -> tuple[str, ...]:
+        """Those of them that are returned with a whole entity."""
+        return self.system
+
     @cached_property
     def shown(self) -> Mapping[str, str]:
         """By column, the name under which it is returned and loaded: a property by its own.

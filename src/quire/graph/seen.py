@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 
 import msgspec
 
-from quire.graph.catalog import STORED, Definition, Whole
+from quire.graph.catalog import STORED, Definition, Interface, Whole
 from quire.ledger import TableInfo
 
 Sees = Callable[[str, str], bool]
@@ -17,6 +17,7 @@ def seen_infos(infos: Iterable[TableInfo], sees: Sees) -> tuple[TableInfo, ...]:
     """The records of a graph's tables, with what may be told of them. An edge needs both of its ends."""
     given = tuple(infos)
     there = {info.id for info in given}
+    shown = {info.id: _narrowed(info, rules, sees) for info in given if (rules := _rules(info)) is not None}
     found = []
     for info in given:
         if info.name == STORED:
@@ -24,14 +25,30 @@ def seen_infos(infos: Iterable[TableInfo], sees: Sees) -> tuple[TableInfo, ...]:
             if whole is None:
                 found.append(info)
                 continue
-            blank = msgspec.structs.replace(whole, text="", interfaces=())  # they may tell of hidden types
-            found.append(_with(info, blank))
+            interfaces = tuple(_interfaces(whole.interfaces, shown.values()))
+            found.append(_with(info, msgspec.structs.replace(whole, text="", interfaces=interfaces)))
             continue
-        defined = msgspec.json.decode(info.rules, type=Definition)
+        defined = shown[info.id]
         if defined.kind == "edge" and not {defined.source, defined.target} <= there:
             continue
-        found.append(_with(info, _narrowed(info, defined, sees)))
+        found.append(_with(info, defined))
     return tuple(found)
+
+
+def _rules(info: TableInfo) -> Definition | None:
+    return None if info.name == STORED else msgspec.json.decode(info.rules, type=Definition)
+
+
+def _interfaces(given: Iterable[Interface], shown: Iterable[Definition]) -> Iterator[Interface]:
+    """Interfaces of types that are shown, with the properties that all of those show. The text of the schema, and an
+    interface of hidden types alone, may tell of what is hidden."""
+    types = tuple(shown)
+    for one in given:
+        names = [{p.name for p in type.properties} for type in types if one.name in type.implements]
+        if names:
+            common = set.intersection(*names)
+            properties = (msgspec.structs.replace(p, annotations=()) for p in one.properties if p.name in common)
+            yield Interface(one.name, tuple(properties))
 
 
 def _narrowed(info: TableInfo, defined: Definition, sees: Sees) -> Definition:
@@ -44,7 +61,6 @@ def _narrowed(info: TableInfo, defined: Definition, sees: Sees) -> Definition:
         index=tuple(names for names in defined.index if not hidden & set(names)),
         ranges=tuple(one for one in defined.ranges if one.property not in hidden),
         checks=tuple(one for one in defined.checks if one.property not in hidden),
-        implements=(),
     )
 
 

@@ -88,6 +88,7 @@ def _of_parts(body: object, parameters: set[str]) -> Iterator[str]:
         match part:
             case ast.Bind():
                 yield "bind with properties" if part.properties else "bind"
+                yield from ["match by interface"] * (part.type == "Named")
             case ast.Traverse():
                 yield from _of_step(part)
             case ast.CountOf():

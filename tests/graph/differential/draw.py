@@ -174,12 +174,15 @@ class Writer:
 class Reading(Writer):
     """Writes one read."""
 
-    def __init__(self, pick: Pick, world: World) -> None:
+    def __init__(self, pick: Pick, world: World, *, by_interface: bool = False) -> None:
         super().__init__(pick, world)
+        self.by_interface = by_interface
         self.nodes: dict[str, Seen] = {}
         self.edges: dict[str, Seen] = {}
         self.maybe: dict[str, Seen] = {}
         """Nodes and edges of optional parts."""
+        self.named: dict[str, str] = {}
+        """Nodes that are matched by the interface, with their types in the witness."""
         self.paths: list[str] = []
         self.lines: list[str] = []
 
@@ -194,6 +197,8 @@ class Reading(Writer):
         if self.pick.chance(25):
             self.lines.append(self._called())
         self._special()
+        if self.by_interface:
+            self._by_interface()
         if self.pick.chance(22):
             self.lines.append(self._not())
         if self.pick.chance(22):
@@ -323,6 +328,40 @@ class Reading(Writer):
         self.paths.append(name)
         if self.pick.chance(20):
             self.lines.append(f"${name}.length {self.pick.one(('>=', '<=', '>'))} {self.pick.number(1, 2)}")
+
+    def _by_interface(self) -> None:
+        """A node of any type of the interface, beside the others or in a block of its own."""
+        kind = self.pick.one([k for k in self.world.nodes if k.interface])
+        row, name = self.witness(kind), self.name()
+        lines = [f"${name}: Named{self._titled(row)}"]
+        for what in self.pick.some(("type", "node", "step", "title"), 1, 2):
+            lines += self._of_interface(name, kind, row, what)
+        block = self.pick.one(("", "", "optional", "exists"))
+        self.lines.append(f"{block} {{ {'  '.join(lines)} }}" if block else "  ".join(lines))
+        if block != "exists":
+            self.named[name] = kind.name
+
+    def _titled(self, row: Row) -> str:
+        title = row.get("title")
+        return f" {{ title: {literal(title)} }}" if title is not None and self.pick.chance(20) else ""
+
+    def _of_interface(self, name: str, kind: Kind, row: Row, what: str) -> list[str]:
+        node = self.pick.one(list(self.nodes))
+        seen = self.nodes[node]
+        if what == "type":
+            return [f'${name}.type {self.pick.one(("=", "=", "=", "!="))} "{kind.name}"']
+        if what == "node":
+            return [f"${name}.id {'=' if row.get('@id') == seen.row.get('@id') else '!='} ${node}.id"]
+        if what == "title" and row.get("title") is not None:
+            return [self._plain(f"${name}.title", row["title"], Prop("title", "String"), want=True)]
+        choices = self._choices(Seen(kind, row))
+        if what != "step" or not choices:
+            return []
+        edge, out = self.pick.one(choices)
+        fits = seen.kind.name == (edge.target if out else edge.source)
+        ends = [name, node if fits and self.pick.chance(30) else "_"][:: 1 if out else -1]
+        step = f"${ends[0]} {self._walk(edge, NOBODY)} ${ends[1]}"
+        return [self.pick.one((step, step, step, f"not {{ {step} }}", f"count {{ {step} }} >= 1"))]
 
     # -- conditions -----------------------------------------------------------------------------------------------
 
@@ -633,7 +672,7 @@ class Outputs:
 
     def _extras(self) -> list[Column]:
         """What plain choice would seldom give."""
-        found = []
+        found = [self._of_named(name) for name in self.reading.named if self.pick.chance(75)]
         for name in self.reading.paths:
             shown = (Column(f"${name}.length", "I64"), Column(f"${name}.nodes", "String", True))
             found += [column for column in shown if self.pick.chance(95)]
@@ -656,6 +695,10 @@ class Outputs:
             found.append(Column(self.reading.count_of(), "I64"))
         found += [self._number(numbers, sign) for sign in SIGNS if numbers and self.pick.chance(28)]
         return found
+
+    def _of_named(self, name: str) -> Column:
+        whole = Column(f"${name}", "whole")
+        return self.pick.one((whole, *(Column(f"${name}.{prop}", "String") for prop in ("id", "type", "title"))))
 
     def _number(self, numbers: list[Column], sign: str) -> Column:
         column = self.pick.one(numbers)
@@ -793,5 +836,5 @@ def _alike(one: Prop, other: Prop) -> bool:
 
 
 @st.composite
-def queries(draw: st.DrawFn, world: World) -> Asked:
-    return Reading(Pick(draw), world).asked()
+def queries(draw: st.DrawFn, world: World, *, by_interface: bool = False) -> Asked:
+    return Reading(Pick(draw), world, by_interface=by_interface).asked()

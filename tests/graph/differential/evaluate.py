@@ -30,10 +30,20 @@ class Thing:
     def get(self, name: str) -> Any:
         if self.kind.prop(name) is not None:
             return self.row[name]
+        if self.kind.members:
+            return self.row[{"id": "@own", "type": "@type"}[name]]
         return self.row[{"id": "@id", "src": "@src", "dst": "@dst", "from": "@src", "to": "@dst"}[name]]
+
+    def end(self, kind: str) -> str | None:
+        """What an edge calls it at an end that is of a node type; None where it is of another."""
+        if self.kind.members:
+            return str(self.row["@own"]) if self.row["@type"] == kind else None
+        return self.id
 
     @property
     def whole(self) -> dict[str, Any]:
+        if self.kind.members:
+            return {n: self.get(n) for n in ("id", "type", *(p.name for p in self.kind.props))}
         ends = {"src": self.row["@src"], "dst": self.row["@dst"]} if self.kind.is_edge else {}
         return {"id": self.id, **ends, **{p.name: self.row[p.name] for p in self.kind.props}}
 

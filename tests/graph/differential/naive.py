@@ -35,7 +35,7 @@ class Naive(Evaluate):
     """One read on one world."""
 
     def __init__(self, world: World, query: ast.Query, values: Mapping[str, Any], now: dt.datetime) -> None:
-        super().__init__(world, query, values, now)
+        super().__init__(world.with_interface(), query, values, now)
         assert isinstance(query.body, ast.Read)
         self.read = query.body
         self.aliases = {p.alias: p.expression for p in self.read.projections if p.alias}
@@ -208,10 +208,25 @@ class Naive(Evaluate):
         kind, source, target = self.world.edge(step.edge), key_of(step.source), key_of(step.target)
         if not (kind.loops or source in found or target in found or forward):
             return
-        backward = not kind.loops and (found.get(source) == kind.target or found.get(target) == kind.source)
+        backward = self._is_backward(step, found)
         ends = (kind.target, kind.source) if backward else (kind.source, kind.target)
         found.setdefault(source, ends[0])
         found.setdefault(target, ends[1])
+
+    def _is_backward(self, step: ast.Traverse, types: Mapping[str, str]) -> bool:
+        """Whether the source of a step is at the target of the edge. What may be at both ends does not say it."""
+        kind = self.world.edge(step.edge)
+        for end, near, far in ((step.source, kind.source, kind.target), (step.target, kind.target, kind.source)):
+            given = self.world.kinds.get(types.get(key_of(end), ""))
+            if given is not None and not kind.loops and not (given.may_be(near) and given.may_be(far)):
+                return given.may_be(far)
+        return False
+
+    def _ends(self, step: ast.Traverse, env: Env, types: Mapping[str, str]) -> tuple[str | None, str | None]:
+        """The nodes at the ends of a step, as edges call them; None for what no such edge can lead to."""
+        kind = self.world.edge(step.edge)
+        near, far = (kind.target, kind.source) if self._is_backward(step, types) else (kind.source, kind.target)
+        return _end(env[key_of(step.source)], near), _end(env[key_of(step.target)], far)
 
     def _look_for_errors(self, clauses: tuple[ast.Clause, ...], types: dict[str, str]) -> dict[str, str]:
         """Whether a condition cannot be computed for any nodes and edges at all, be they part of a row or not.
@@ -270,24 +285,22 @@ class Naive(Evaluate):
 
     def _pairs(self, step: ast.Traverse, types: Mapping[str, str]) -> list[tuple[str, str]]:
         """Their ends, in the direction of the step."""
-        kind, edges = self.world.edge(step.edge), self._edges(step, types)
+        edges = self._edges(step, types)
         forward = [(e["@src"], e["@dst"]) for e in edges]
         backward = [(t, s) for s, t in forward]
         if step.either:
             return forward + backward
-        is_backward = not kind.loops and types[key_of(step.source)] == kind.target
-        return backward if is_backward else forward
+        return backward if self._is_backward(step, types) else forward
 
     def _between(self, step: ast.Traverse, edge: Row, env: Env, types: Mapping[str, str]) -> bool:
-        kind = self.world.edge(step.edge)
         ends = (edge["@src"], edge["@dst"])
-        if not kind.loops and types[key_of(step.source)] == kind.target:
+        if self._is_backward(step, types):
             ends = ends[::-1]
-        wanted = tuple(_id(env[key_of(v)]) for v in (step.source, step.target))
+        wanted = self._ends(step, env, types)
         return wanted == ends or (step.either and wanted == ends[::-1])
 
     def _connects(self, step: ast.Traverse, env: Env, types: Mapping[str, str]) -> bool:
-        source, target = (_id(env[key_of(v)]) for v in (step.source, step.target))
+        source, target = self._ends(step, env, types)
         if source is None or target is None:
             return False
         pairs = self._pairs(step, types)
@@ -297,9 +310,9 @@ class Naive(Evaluate):
         return target in reached_from(source, pairs, step.bounds.least, step.bounds.most, once)
 
     def _ways(self, step: ast.Traverse, env: Env, types: Mapping[str, str]) -> list[str]:
-        source, target = (_id(env[key_of(v)]) for v in (step.source, step.target))
-        assert source is not None
-        assert target is not None
+        source, target = self._ends(step, env, types)
+        if source is None or target is None:
+            return []
         least, most = (step.bounds.least, step.bounds.most) if step.bounds else (1, 1)
         once = not self.world.edge(step.edge).loops
         return paths_from(source, self._pairs(step, types), least, most, once).get(target, [])
@@ -429,6 +442,10 @@ class Naive(Evaluate):
 
 
 # -- names of variables -----------------------------------------------------------------------------------------------
+
+
+def _end(found: Thing | Path | None, kind: str) -> str | None:
+    return found.end(kind) if isinstance(found, Thing) else None
 
 
 def _id(found: Thing | Path | None) -> str | None:

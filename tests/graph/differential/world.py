@@ -78,6 +78,8 @@ class Kind:
     """No two edges of it have the same ends."""
     interface: tuple[str, ...] = ()
     """Properties that it has from the interface Named."""
+    members: tuple[str, ...] = ()
+    """The node types of an interface."""
 
     @property
     def is_edge(self) -> bool:
@@ -91,6 +93,10 @@ class Kind:
     @property
     def small(self) -> str:
         return self.name[:1].lower() + self.name[1:]
+
+    def may_be(self, name: str) -> bool:
+        """Whether one of it may be of a node type."""
+        return name in (self.members or (self.name,))
 
     def prop(self, name: str) -> Prop | None:
         return next((p for p in self.props if p.name == name), None)
@@ -134,6 +140,21 @@ class World:
             props = [p.written for p in shared.props if p.name in shared.interface]
             lines.insert(0, f"interface Named {{ {'  '.join(props)} }}")
         return "\n".join(lines)
+
+    def with_interface(self) -> World:
+        """The same where the interface, if there is one, is a kind too: its rows know their type."""
+        kinds = [k for k in self.nodes if k.interface]
+        if not kinds:
+            return self
+        props = tuple(p for p in kinds[0].props if p.name in kinds[0].interface)
+        named = Kind("Named", props, members=tuple(k.name for k in kinds))
+        rows = [
+            {p.name: row[p.name] for p in props}
+            | {"@id": f"{k.name}:{row['@id']}", "@own": row["@id"], "@type": k.name}
+            for k in kinds
+            for row in self.rows[k.name]
+        ]
+        return World(self.kinds | {"Named": named}, self.rows | {"Named": rows})
 
     def records(self) -> list[dict[str, Any]]:
         """The rows as a load takes them."""
@@ -235,17 +256,18 @@ class Pick:
 
 
 @st.composite
-def worlds(draw: st.DrawFn) -> World:
+def worlds(draw: st.DrawFn, *, named: bool = False) -> World:
+    """`named`: it has the interface, whatever is drawn."""
     pick = Pick(draw)
     names = ("Ant", "Bee", "Cat")[: pick.number(2, 3)]
     kinds: dict[str, Kind] = {}
     for number, name in enumerate(names):
         kinds[name] = _node(pick, name, searched=number == 0)
-    if pick.chance(30):
-        named = Prop("title", "String")
+    if named or pick.chance(30):
+        title = Prop("title", "String")
         for name in names[:2]:
             kind = kinds[name]
-            kinds[name] = Kind(name, (named, *kind.props), kind.key, interface=("title",))
+            kinds[name] = Kind(name, (title, *kind.props), kind.key, interface=("title",))
     ends = [(names[0], names[0]), (names[0], names[1]), (names[1], names[0])]
     ends += [(a, b) for a in names for b in names if (a, b) not in ends]
     for number, name in enumerate(("Sees", "LivesIn", "Eats", "ToldOf")[: pick.number(3, 4)]):

@@ -98,10 +98,13 @@ class Field:
 
 @dataclass(frozen=True)
 class System:
-    """The `id` of a variable, and on edges `src` and `dst`: text, and optional where the variable may be null."""
+    """The `id` of a variable, and on edges `src` and `dst`: text, and optional where the variable may be null.
+
+    A variable of an interface has an `id` of its own, which is told to nobody, beside the node's `own` id and `type`.
+    """
 
     variable: str
-    column: Literal["id", "src", "dst"]
+    column: Literal["id", "src", "dst", "own", "type"]
     type: Type = STRING
 
 
@@ -339,11 +342,21 @@ Direction = Literal["forward", "backward", "either"]
 
 
 @dataclass(frozen=True)
-class Scan:
-    """A node variable: one row per node of its type."""
+class Member:
+    """A node type that a variable of an interface may be of, and its rows as a variable that nothing else names."""
 
     variable: str
     entity: Entity
+
+
+@dataclass(frozen=True)
+class Scan:
+    """A node variable: one row per node of its type, or of every type that implements an interface."""
+
+    variable: str
+    entity: Entity
+    members: tuple[Member, ...] = ()
+    """The types of an interface; `entity` is an `InterfaceType` then."""
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from quire.graph.interface_type import InterfaceType
 from quire.graph.language import plan
 
 if TYPE_CHECKING:
@@ -75,7 +76,8 @@ def size_of(query: plan.Query, snapshot: Snapshot) -> int:
     """How many bytes the tables have that a query reads; costs no request."""
     if not isinstance(query.body, plan.Read):
         return 0
-    tables = {needs.entity.table for needs in query.body.needs.values()}
+    types = (needs.entity for needs in query.body.needs.values())
+    tables = {type.table for type in types if not isinstance(type, InterfaceType)}
     return sum(snapshot[table].bytes for table in tables)
 
 

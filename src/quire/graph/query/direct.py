@@ -150,7 +150,7 @@ def _is_plain(prepared: Prepared) -> bool:
         return False
     if (read.order or read.offset is not None) and not _is_ranked(read):
         return False
-    if block.optional or block.after or block.paths or not block.scans:
+    if block.optional or block.after or block.paths or not block.scans or prepared.layout.members:
         return False
     implied = prepared.layout.implied
     if not all(prepared.sources[s.variable].rows is not None for s in block.scans if s.variable not in implied):

@@ -89,7 +89,7 @@ def _struct(term: plan.Whole) -> pa.DataType:
     import pyarrow as pa
 
     shown = term.entity.shown
-    ids = [pa.field(shown[name], pa.string()) for name in term.entity.system]
+    ids = [pa.field(shown[name], pa.string()) for name in term.entity.returned]
     return pa.struct([*ids, *(pa.field(p.name, p.type.arrow()) for p in properties_of(term.entity))])
 
 
@@ -123,7 +123,8 @@ def _output(parts: list[Any], kind: pa.DataType, *, whole: bool) -> Any:
 
     if not whole:
         return _cast(parts[0], kind)
-    values = [_cast(part, field.type) for part, field in zip(parts, kind, strict=True)]
+    returned = parts[len(parts) - kind.num_fields :]  # the first, by which entities are told apart, need not be
+    values = [_cast(part, field.type) for part, field in zip(returned, kind, strict=True)]
     return pa.StructArray.from_arrays(values, fields=list(kind), mask=parts[0].is_null())
 
 

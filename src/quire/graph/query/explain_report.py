@@ -169,7 +169,11 @@ def _tree(prepared: Prepared, block: plan.Block, depth: int) -> Iterator[str]:
     for scan in block.scans:
         implied = prepared.layout.implied.get(scan.variable)
         how = _relation(prepared, scan.variable) if implied is None else f"not read, its id is {implied}"
-        yield f"{indent}scan ${scan.variable}: {scan.entity.name} ({how})"
+        types = "|".join(member.entity.name for member in scan.members)
+        if types:
+            types = f" = {types}"
+            how = ", ".join(_relation(prepared, member.variable) for member in scan.members)
+        yield f"{indent}scan ${scan.variable}: {scan.entity.name}{types} ({how})"
     for step in block.expansions:
         yield f"{indent}expand {_step(prepared, step)}"
     for path in block.paths:

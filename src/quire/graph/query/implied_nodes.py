@@ -28,7 +28,7 @@ def imply(prepared: Prepared) -> None:
     for block in blocks(read.block):
         for scan in block.scans:
             name, place = scan.variable, layout.place(scan.variable)
-            if name in needed or not all(_is_id(place.entity, p) for p in place.properties):
+            if name in layout.members or name in needed or not all(_is_id(place.entity, p) for p in place.properties):
                 continue
             column = next((found for step in block.expansions if (found := _column(prepared, step, name))), None)
             if column is None or not shows_all(prepared.sources[name].table(prepared.snapshot)):

@@ -42,6 +42,8 @@ class Layout:
             name: EntityColumns(number, name, needs.entity, needs.properties)
             for number, (name, needs) in enumerate(read.needs.items())
         }
+        self.members = {s.variable: s.members for b in blocks(read.block) for s in b.scans if s.members}
+        """Variables of an interface: nothing is read of them but of their types."""
         self.implied: dict[str, str] = {}
         """Nodes that are not read, with the column of an edge that is their id (`implied_nodes`)."""
         others = [*(p.path for p in _paths(read.block)), *(c.name for b in blocks(read.block) for c in b.counts)]

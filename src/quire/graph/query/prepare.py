@@ -12,6 +12,7 @@ from quire.filters import columns
 from quire.graph.language import plan
 from quire.graph.query.known_values import Known
 from quire.graph.query.layout import Layout, blocks, variables
+from quire.graph.query.members import of_members
 from quire.graph.query.pushed_filters import Filters
 from quire.graph.query.scans import Source
 from quire.graph.query.search.scores import Made, Scored
@@ -100,13 +101,14 @@ def prepare(query: plan.Query, snapshot: Snapshot, params: Mapping[str, Any], em
         )
     known = Known(params, clock.now())
     layout = Layout(read)
-    sources = {name: Source(place) for name, place in layout.places.items()}
+    sources = {name: Source(place) for name, place in layout.places.items() if name not in layout.members}
     prepared = Prepared(read, snapshot, known, Searches(snapshot, known, embed), layout, sources)
     for variable, condition in _pushable(read.block):
-        found = Filters(variable, known).push(condition)
-        if found is not None:
-            sources[variable].filters.append(found)
-            sources[variable].conditions.append(condition)
+        taken = [(name, Filters(name, known).push(asked)) for name, asked in of_members(layout, variable, condition)]
+        if all(found is not None for _, found in taken):
+            for name, found in taken:
+                sources[name].filters += [] if found is None else [found]
+                sources[name].conditions.append(condition)
             prepared.pushed.add(id(condition))
     _push_limit(prepared)
     return prepared
@@ -131,4 +133,6 @@ def _push_limit(prepared: Prepared) -> None:
     if not is_one or read.aggregated or read.distinct or read.having or read.order or read.offset is not None:
         return
     if all(id(c) in prepared.pushed for c in block.conditions):
-        prepared.sources[block.scans[0].variable].limit = prepared.limit
+        scan = block.scans[0]
+        for name in [member.variable for member in scan.members] or [scan.variable]:
+            prepared.sources[name].limit = prepared.limit

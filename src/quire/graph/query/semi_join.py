@@ -79,9 +79,13 @@ class Pass:
 
     def block(self, block: plan.Block) -> None:
         """Read what is little in a block, and then in the blocks in it."""
-        mine = {s.variable for s in block.scans}
-        # A step along several edge types is left to the SQL: one of them does not say where it leads.
+        # What is of several types is left to the SQL: nodes of an interface, and steps along several edge types, of
+        # which one does not say where they lead.
+        members = self.prepared.layout.members
+        scans = [s for s in block.scans if s.variable not in members]
+        mine = {s.variable for s in scans}
         steps = [s for s in (*block.expansions, *(p.step for p in block.paths)) if not s.others]
+        steps = [s for s in steps if not members.keys() & {s.source, s.target}]
         for variable, condition in _text_conditions(block):
             if variable == self.ranked:
                 continue
@@ -89,14 +93,14 @@ class Pass:
             if rows is not None:
                 self._keep(variable, rows, "text index")
         self._spread(steps, mine)
-        for scan in block.scans:
+        for scan in scans:
             if scan.variable in self.implied:
                 ids = known_ids(self.prepared, scan.variable)
                 if ids is not None and len(ids) <= FEW:
                     self.ids[scan.variable] = ids
         self._spread(steps, mine)
         for by_index in (True, False):
-            for scan in block.scans:
+            for scan in scans:
                 if scan.variable in self.implied or scan.variable in self.left:
                     continue
                 if scan.variable == self.ranked and not by_index:

@@ -197,7 +197,8 @@ def _shaped(found: DataFrame, statement: CompiledSql) -> DataFrame:
         if not isinstance(term, plan.Whole):
             return first
         fields = [field.name for field in output_schema(statement).field(statement.columns.index(column)).type]
-        parts = (f.col(name).alias(field) for name, field in zip(column.names, fields, strict=True))
+        returned = column.names[len(column.names) - len(fields) :]
+        parts = (f.col(name).alias(field) for name, field in zip(returned, fields, strict=True))
         return f.when(first.isNotNull(), f.struct(*parts))
 
     return found.select(*map(one, statement.columns)).toDF(*(column.output.name for column in statement.columns))

@@ -206,7 +206,7 @@ def test_needs_name_the_columns_that_are_read() -> None:
     ("match", "returned", "rest", "said"),
     [
         ("$p: Persn", "$p", "", "Did you mean 'Person'?"),
-        ("$p: Named", "$p", "", "interface"),
+        ("$p: Named", "$p.age", "", "Named has no property 'age'"),
         ("$p: Knows", "$p", "", "$a $p:knows $b"),
         ("$p: Person $p: Company", "$p.name", "", "is Person already"),
         ("$p: Person $p knws $f", "$p.name", "", "Did you mean 'knows'?"),

@@ -10,6 +10,7 @@ import msgspec
 
 from quire.errors import InvalidQuery
 from quire.graph.catalog import Catalog, Entity
+from quire.graph.interface_type import InterfaceType
 from quire.graph.language import ast, plan
 from quire.graph.language.ast import At
 from quire.graph.language.checker.functions import case, function
@@ -189,7 +190,8 @@ class Expressions:
         if found is None:
             column = _system(entity, name, self.place)
             if column is not None:
-                return plan.System(variable, column, _optional(plan.STRING, null))
+                kind = Type("enum", values=_members(entity)) if column == "type" else plan.STRING
+                return plan.System(variable, column, _optional(kind, null))
             known = [*entity.properties]
             raise wrong(
                 at,
@@ -202,7 +204,7 @@ class Expressions:
             raise wrong(
                 at,
                 f"{entity.name}.{name} is a Blob, which a query can neither return nor compare.",
-                f'Read it with graph.blob("{entity.name}", …, "{name}").',
+                f'Read it with graph.blob("{_members(entity)[0]}", …, "{name}").',
                 type=entity.name,
                 property=name,
             )
@@ -313,6 +315,7 @@ class Expressions:
             kind = "a vector property" if base == "Vector" else "a String property"
             said = f", and this is {found.type}" if isinstance(found, plan.Field) else ""
             raise wrong(first.at, f"{given.function}(…) searches {kind}{said}.", "Write $x.name first.", expected=kind)
+        self._check_searched(given, cast(ast.Access, first))
         if given.function == "nearest":
             return plan.Nearest(found, self._vector(query, found), _optional(plan.F64, found.type.optional))
         text = self._constant(query)
@@ -325,6 +328,17 @@ class Expressions:
         edits = self._edits(rest[0]) if rest else None
         name = cast(Literal["search", "fuzzy", "match_text"], given.function)
         return plan.TextMatch(name, found, text, edits, _optional(plan.BOOL, found.type.optional))
+
+    def _check_searched(self, given: ast.Call, field: ast.Access) -> None:
+        bound = self.scope.find(field.variable.name) if self.scope is not None else None
+        if bound is not None and isinstance(bound.entity, InterfaceType):
+            types = ", ".join(_members(bound.entity))
+            raise wrong(
+                field.at,
+                f"{given.function}(…) searches one node type, and {bound.entity.name} is an interface.",
+                f"Match a type that implements it: {types}.",
+                type=bound.entity.name,
+            )
 
     def _constant(self, given: ast.Expression) -> plan.Constant | plan.Parameter | None:
         found = self.any(given) if isinstance(given, ast.Literal | ast.Variable) else None
@@ -391,8 +405,15 @@ def constants(found: plan.Expression) -> list[Any] | None:
     return None
 
 
-def _system(entity: Entity, name: str, place: ClauseKind) -> Literal["id", "src", "dst"] | None:
+def _members(entity: Entity) -> tuple[str, ...]:
+    """The node types that something may be of."""
+    return tuple(member.name for member in entity.members) if isinstance(entity, InterfaceType) else (entity.name,)
+
+
+def _system(entity: Entity, name: str, place: ClauseKind) -> Literal["id", "src", "dst", "own", "type"] | None:
     """A column that is no property. `from` and `to` are its names in statements."""
+    if isinstance(entity, InterfaceType):
+        return "own" if name == "id" else "type" if name == "type" else None
     if name == "id":
         return "id"
     if entity.kind != "edge":

@@ -16,6 +16,7 @@ from typing import cast
 
 from quire.errors import InvalidQuery
 from quire.graph.catalog import Entity
+from quire.graph.interface_type import InterfaceType
 from quire.graph.language import ast, plan
 from quire.graph.language.checker.expression import Expressions
 from quire.graph.language.plan_parts import parts
@@ -135,8 +136,8 @@ class _Subject:
 def _subject(given: ast.Expression, types: Expressions) -> _Subject | None:
     assert types.row is not None
     found = types.any(given) if isinstance(given, ast.Name) else None
-    if not isinstance(found, plan.System):
-        return None
+    if not isinstance(found, plan.System) or isinstance(types.row[1], InterfaceType):
+        return None  # the types of an interface have keys of many kinds: their ids are compared as text
     entity, catalog = types.row[1], types.context.catalog
     if found.column != "id":
         entity = catalog.source(entity) if found.column == "src" else catalog.target(entity)

@@ -7,10 +7,11 @@ from dataclasses import dataclass, field
 
 from quire.errors import InvalidQuery
 from quire.graph.catalog import Entity
+from quire.graph.interface_type import InterfaceType
 from quire.graph.language import ast, plan
 from quire.graph.language.checker.expression import Context, Expressions
 from quire.graph.language.checker.predicate import predicate
-from quire.graph.language.checker.scope import Scope, Scopes, resolve, small
+from quire.graph.language.checker.scope import Bound, Scope, Scopes, resolve, small
 from quire.graph.language.plan_parts import parts, variables
 from quire.graph.language.position import wrong
 
@@ -71,10 +72,16 @@ class Matching:
             except InvalidQuery as error:
                 self.context.errors.append(error)
         scans = tuple(
-            plan.Scan(b.unique, b.entity) for b in scope.variables() if b.role == "node" and b.entity is not None
+            plan.Scan(b.unique, b.entity, self._members(b))
+            for b in scope.variables()
+            if b.role == "node" and b.entity is not None
         )
         counts = self.counts_of(scope)
         return plan.Block(scans, tuple(expansions), tuple(paths), tuple(conditions), tuple(maybe), tuple(after), counts)
+
+    def _members(self, bound: Bound) -> tuple[plan.Member, ...]:
+        types = bound.entity.members if isinstance(bound.entity, InterfaceType) else ()
+        return tuple(plan.Member(self.scopes.member(bound, type), type) for type in types)
 
     def _counts(self, scope: Scope, condition: plan.Condition) -> bool:
         """Whether a condition is about what is counted in this block."""

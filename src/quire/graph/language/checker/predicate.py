@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Literal, cast
 
+from quire.graph.interface_type import InterfaceType
 from quire.graph.language import ast, plan
 from quire.graph.language.ast import At
 from quire.graph.language.checker.expression import Expressions
@@ -180,6 +181,13 @@ def _entities(given: ast.Compare, left: plan.Expression, right: plan.Expression)
         advice = f"Name a property: {name}.…" if name.startswith("$") else "Name a property of it: $x.…"
         raise wrong(whole.at, f"{name} is a node or an edge and cannot be compared with a value.", advice)
     if left.entity.id != right.entity.id:
+        names = [side.entity.name for side in (left, right)]
+        if any(isinstance(side.entity, InterfaceType) for side in (left, right)):
+            raise wrong(
+                given.at,
+                f"{names[0]} and {names[1]} are not matched by the same type, so they are not compared as nodes.",
+                "Compare their id, and the type of what is matched by an interface: $x.id = $y.id  $x.type = …",
+            )
         raise wrong(given.at, f"{left.entity.name} and {right.entity.name} are never the same.", "Compare properties.")
     if given.operator not in ("=", "!="):
         raise wrong(

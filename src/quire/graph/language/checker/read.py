@@ -246,6 +246,7 @@ def _needs(found: plan.Read) -> Iterator[tuple[str, plan.Needs]]:
     """For every node and edge of the query, which properties it reads of them."""
     entities: dict[str, Entity] = {}
     used: dict[str, set[str]] = {}
+    member_of: dict[str, str] = {}
     for output in found.outputs:
         # Only what is returned as a whole is read as one: counted or compared, an entity is its id.
         if isinstance(output.expression, plan.Whole):
@@ -254,7 +255,8 @@ def _needs(found: plan.Read) -> Iterator[tuple[str, plan.Needs]]:
     for part in parts((found.block, *found.outputs, *found.having, *found.order)):
         match part:
             case plan.Scan():
-                entities[part.variable] = part.entity
+                entities |= {part.variable: part.entity} | {m.variable: m.entity for m in part.members}
+                member_of |= {member.variable: part.variable for member in part.members}
             case plan.Expand():
                 entities |= {along.edge: along.entity for along in part.every}
             case plan.Field():
@@ -262,7 +264,7 @@ def _needs(found: plan.Read) -> Iterator[tuple[str, plan.Needs]]:
             case _:
                 pass
     for name, entity in entities.items():
-        wanted = used.get(name, ())
+        wanted = used.get(member_of.get(name, name), ())
         yield name, plan.Needs(entity, tuple(p for p in entity.defined.properties if p.name in wanted))
 
 

@@ -14,6 +14,7 @@ from typing import Literal
 
 from quire.errors import NotFound
 from quire.graph.catalog import Catalog, Entity
+from quire.graph.interface_type import fits, interface_type
 from quire.graph.language import ast
 from quire.graph.language.ast import At
 from quire.graph.language.plan import Direction
@@ -193,6 +194,10 @@ class Scopes:
                 variable=variable.name,
             )
 
+    def member(self, bound: Bound, type: Entity) -> str:
+        """A name for the nodes of one type of an interface; no variable can have it."""
+        return self._unique(f"{bound.unique}:{type.name}")
+
     def unnamed(self, edge: str) -> str:
         """A name for an edge that was given none; no variable can have it."""
         return self._unique(f"<{edge}>")
@@ -236,12 +241,14 @@ class Scopes:
         try:
             return self.catalog.node(name)
         except NotFound as error:
-            if self.catalog.interface(name) is not None:
-                types = ", ".join(e.name for e in self.catalog.implementing(name))
+            interface = interface_type(self.catalog, name)
+            if interface is not None and interface.members:
+                return interface
+            if interface is not None:
                 raise wrong(
                     clause.at,
-                    f"{name} is an interface, and a variable is of one node type.",
-                    f"Match one of the types that implement it: {types or 'there are none yet'}.",
+                    f"{name} is an interface that no node type implements, so nothing can be found by it.",
+                    f"Match a node type, or declare one with node … implements {name}.",
                     type=name,
                 ) from None
             if any(e.name == name for e in self.catalog.edges):
@@ -251,7 +258,8 @@ class Scopes:
                     f"Write $a ${clause.variable.name}:{small(name)} $b.",
                     type=name,
                 ) from None
-            raise wrong(clause.at, _lower(error.message), error.next, type=name) from None
+            known = [*(e.name for e in self.catalog.nodes), *(i.name for i in self.catalog.interfaces)]
+            raise wrong(clause.at, _lower(error.message), nearest(name, known) or error.next, type=name) from None
 
     def _edge(self, step: ast.Traverse) -> Entity:
         found, *others = [self._edge_type(step, name) for name in (step.edge, *step.others)]
@@ -311,12 +319,9 @@ class Scopes:
                 f"Write {step.edge} without the angle brackets; the direction follows from the types.",
                 type=edge.name,
             )
-        if not (same or a.entity or b.entity or forward):
+        backward = None if same else _backward(a.entity, b.entity, source, target)
+        if backward is None and not (same or forward):
             return False
-        backward = not same and (
-            (a.entity is not None and a.entity.id == target.id)
-            or (a.entity is None and b.entity is not None and b.entity.id == source.id)
-        )
         self.directions[step.at] = "either" if step.either else "backward" if backward else "forward"
         self._end(scope, step, step.source, target if backward else source, edge)
         self._end(scope, step, step.target, source if backward else target, edge)
@@ -326,7 +331,7 @@ class Scopes:
         bound = resolve(scope, variable)
         if bound.entity is None:
             bound.entity = entity
-        elif bound.entity.id != entity.id:
+        elif not fits(bound.entity, entity):
             source, target = self.catalog.source(edge), self.catalog.target(edge)
             raise wrong(
                 variable.at,
@@ -376,6 +381,14 @@ class Scopes:
                     variable=end.name,
                 )
         self._step(scope, step, forward=True)
+
+
+def _backward(a: Entity | None, b: Entity | None, source: Entity, target: Entity) -> bool | None:
+    """Whether an edge is walked against its direction by what its ends are; None where they do not say it."""
+    for entity, near, far in ((a, source, target), (b, target, source)):
+        if entity is not None and not (fits(entity, near) and fits(entity, far)):
+            return fits(entity, far)
+    return None
 
 
 _OF_BLOCKS = (ast.Not, ast.Exists, ast.Or, ast.Optional)

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 
 from quire.graph.catalog import Entity, Property
 from quire.graph.language import plan
-from quire.graph.query.layout import Layout, blocks, variables
+from quire.graph.query.layout import EntityColumns, Layout, blocks, variables
 from quire.graph.query.sql.expressions import Terms
 from quire.graph.query.sql.fragments import all_of, any_of
 from quire.graph.query.sql.walks import Side, Walk, is_single, once
@@ -125,7 +125,24 @@ class Compiler:
 
     def _relation(self, variable: str) -> str:
         """What is read of a variable."""
-        return self.terms.sql.relation(self.layout.place(variable).relation)
+        place = self.layout.place(variable)
+        members = self.layout.members.get(variable)
+        if members is None:
+            return self.terms.sql.relation(place.relation)
+        return f"({' UNION ALL '.join(self._member(place, member) for member in members)}) AS {place.relation}"
+
+    def _member(self, place: EntityColumns, member: plan.Member) -> str:
+        """The nodes of one type of an interface, under the names of the interface."""
+        id, name = self.layout.system(member.variable, "id"), self._type_name(member)
+        values = {"id": f"{name} || ':' || {id}", "own": id, "type": name}
+        shown = [f"{value} AS {self.layout.system(place.variable, column)}" for column, value in values.items()]
+        for prop in place.properties:
+            column = self.layout.property(member.variable, member.entity.properties[prop.name])
+            shown.append(f"{column} AS {self.layout.property(place.variable, prop)}")
+        return f"SELECT {', '.join(shown)} FROM {self._relation(member.variable)}"
+
+    def _type_name(self, member: plan.Member) -> str:
+        return self.terms.values.add(member.entity.name, plan.STRING)
 
     def condition(self, condition: plan.Condition) -> str:
         if isinstance(condition, plan.Without):
@@ -190,8 +207,18 @@ class Compiler:
         return self._ends(step, *(reversed(ends) if step.direction == "backward" else ends))
 
     def _ends(self, step: plan.Expand, source: str, target: str) -> list[str]:
-        ids = self.layout.system(step.source, "id"), self.layout.system(step.target, "id")
-        return [f"{id} = {end}" for id, end in zip(ids, (source, target), strict=True) if id != end]
+        types = (step.entity.defined.source, step.entity.defined.target)
+        first, last = reversed(types) if step.direction == "backward" else types
+        return [*self._end(step.source, source, first), *self._end(step.target, target, last)]
+
+    def _end(self, variable: str, end: str, type: str) -> list[str]:
+        """That a node is at an end of an edge, which leads to nodes of one type."""
+        members = self.layout.members.get(variable)
+        if members is None:
+            id = self.layout.system(variable, "id")
+            return [f"{id} = {end}"] if id != end else []
+        name = self._type_name(next(member for member in members if member.entity.id == type))
+        return [f"{self.layout.system(variable, 'own')} = {end}", f"{self.layout.system(variable, 'type')} = {name}"]
 
     def _walk(self, step: plan.Expand, name: str, side: Side, *, path: bool = False) -> Walk:
         turns = {"forward": (False,), "backward": (True,), "either": (False, True)}[step.direction]
@@ -216,7 +243,8 @@ class Compiler:
     def _seeds(self, variable: str) -> str:
         tests = [self.condition(c) for c in self._alone.get(variable, ()) if id(c) not in self.pushed]
         where = f" WHERE {all_of(tests)}" if tests else ""
-        return f"SELECT {self.layout.system(variable, 'id')} FROM {self._relation(variable)}{where}"
+        column = self.layout.system(variable, "own" if variable in self.layout.members else "id")
+        return f"SELECT {column} FROM {self._relation(variable)}{where}"
 
     def _side(self, step: plan.Expand) -> Side:
         """The end to start from: the one of which less was read."""
