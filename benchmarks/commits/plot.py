@@ -1,6 +1,6 @@
 """A run as one figure: how long a commit takes, by system and latency; how many commits many writers make.
 
-Its colours are those of the documentation (`website/theme/tokens.css`, light).
+Its colours are those of the documentation (`tokens.css` of the pages, light).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 from benchmarks.commits.fork_server import ROOT
 from benchmarks.commits.systems import APART, SYSTEMS
 
-TOKENS = ROOT / "website" / "theme" / "tokens.css"
+TOKENS = ROOT / "src" / "quire" / "server" / "ui" / "static" / "tokens.css"
 COLOURS = {
     "quire-log": "accent",
     "quire-older": "code-number",

@@ -401,19 +401,26 @@ _readers: dict[type, msgspec.json.Decoder[Any]] = {}
 _building = threading.Lock()
 
 
-def readable(*kinds: type) -> None:
+def readable(*kinds: Any) -> None:
     """Build the readers of stored types while their module is imported.
 
     msgspec fills in a type at its first use; two threads that do so at once can crash the process.
     """
-    for kind in kinds:
-        _readers[kind] = msgspec.json.Decoder(kind)
+    with _building:
+        for kind in kinds:
+            _readers[kind] = msgspec.json.Decoder(kind)
 
 
-def _reader(kind: type) -> msgspec.json.Decoder[Any]:
+def learn(kind: Any) -> None:
+    """Have msgspec fill in a type that it may not know yet, before `msgspec.convert` uses it."""
+    with _building:
+        msgspec.json.Decoder(kind)
+
+
+def reader(kind: Any) -> msgspec.json.Decoder[Any]:
+    """The reader of a type, which only one thread at a time makes."""
     if kind not in _readers:
-        with _building:
-            readable(kind)
+        readable(kind)
     return _readers[kind]
 
 
@@ -438,7 +445,7 @@ def encode(value: Stored) -> bytes:
         if isinstance(getattr(value, "format", None), int):
             decode(body, kind, kind.__name__)
         else:
-            _reader(kind).decode(body)
+            reader(kind).decode(body)
     except (msgspec.MsgspecError, FormatError, TypeError, ValueError, OverflowError, RecursionError) as error:
         reason = error.fields.get("reason", error.message) if isinstance(error, FormatError) else str(error)
         raise InvalidInput(
@@ -494,7 +501,7 @@ def decode(data: bytes, kind: type[T], where: str) -> T:
             raise corrupt(where, f"format {found} never existed")
         if (found >= SEALED or _SUM in data[-32:]) and unseal(data) is None:
             raise corrupt(where, "its checksum does not match its content")
-        return cast("T", _reader(kind).decode(data))
+        return cast("T", reader(kind).decode(data))
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, ValueError) as error:
         raise corrupt(where, f"it is not a valid {kind.__name__}: {error}") from None
 

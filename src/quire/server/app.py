@@ -25,6 +25,7 @@ from quire.errors import Denied, InvalidInput, LakeNotFound, QuireError, Unauthe
 from quire.lake.context import acting_as
 from quire.lake.guard import NOBODY, Who, act_as
 from quire.lake.read.sql_limits import limited
+from quire.ledger.records import learn, reader
 from quire.rowfiles.write import to_json
 from quire.server import problems
 from quire.server.auth.actors import ANYBODY, Actor
@@ -91,7 +92,7 @@ class App:
     def check(self, route: Route, body: bytes) -> None:
         """Hold an answer against the type that the route names."""
         if self._check and route.answer is not None:
-            msgspec.json.decode(body, type=route.answer)
+            reader(route.answer).decode(body)
 
 
 class _Exchange:
@@ -436,6 +437,7 @@ def _query(route: Route, text: bytes) -> Any:
             given[name] = value
     if route.query is None:
         return None
+    learn(route.query)
     try:
         return msgspec.convert(given, route.query, strict=False)
     except msgspec.ValidationError as error:

@@ -12,6 +12,7 @@ from quire.errors import InvalidInput
 from quire.lake import Lake, Snapshot
 from quire.lake.handles import log_of, snapshot_at
 from quire.ledger import MAIN
+from quire.ledger.records import reader
 from quire.server.auth.actors import Actor
 
 if TYPE_CHECKING:
@@ -90,7 +91,8 @@ class Call:
 def decoded(body: bytes, kind: type[T]) -> T:
     """Bytes as JSON of a type."""
     try:
-        return msgspec.json.decode(body or b"{}", type=kind)
+        found: T = reader(kind).decode(body or b"{}")
+        return found
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise InvalidInput(
             f"The body does not fit: {str(error).rstrip('.')}.", next="GET /openapi.json says what this address takes."

@@ -8,6 +8,7 @@ from typing import TypeVar
 import msgspec
 
 from quire.errors import InvalidInput
+from quire.ledger.records import reader
 
 
 class RowsAt(msgspec.Struct, array_like=True, frozen=True):
@@ -36,7 +37,8 @@ def written(at: msgspec.Struct) -> str:
 def read(word: str, kind: type[T]) -> T:
     """The place that a word stands for."""
     try:
-        return msgspec.json.decode(base64.urlsafe_b64decode(word + "=" * (-len(word) % 4)), type=kind)
+        found: T = reader(kind).decode(base64.urlsafe_b64decode(word + "=" * (-len(word) % 4)))
+        return found
     except (ValueError, msgspec.MsgspecError):
         raise InvalidInput(
             "This is no word that an earlier page gave as next.", next="Pass next as it was given.", field="next"

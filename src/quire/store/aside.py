@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from datetime import UTC, datetime
+from datetime import datetime
 from heapq import merge
 from typing import Any
 
 from quire.errors import NotFound
+from quire.store import clock
 from quire.store.backend import Entry, Follows
 from quire.store.conditional_put import Created, Outcome
 from quire.store.store import Store
@@ -94,4 +95,4 @@ class AsideStore(Store):
 
 
 def _entry(key: str, data: bytes) -> Entry:
-    return Entry(key, len(data), datetime.now(UTC))
+    return Entry(key, len(data), clock.now())

@@ -5,8 +5,10 @@ from __future__ import annotations
 import hashlib
 import hmac
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import datetime
 from urllib.parse import urlsplit
+
+from quire.store import clock
 
 FORM = "application/x-www-form-urlencoded; charset=utf-8"
 
@@ -24,7 +26,7 @@ def signed(
     keys: Keys, url: str, body: bytes, *, service: str, region: str, now: datetime | None = None
 ) -> dict[str, str]:
     """The headers of a POST of a form to the root of a service."""
-    stamp = (now or datetime.now(UTC)).strftime("%Y%m%dT%H%M%SZ")
+    stamp = (now or clock.now()).strftime("%Y%m%dT%H%M%SZ")
     scope = f"{stamp[:8]}/{region}/{service}/aws4_request"
     headers = {"content-type": FORM, "host": urlsplit(url).netloc, "x-amz-date": stamp}
     if keys.token is not None:

@@ -25,6 +25,7 @@ from datetime import UTC, datetime
 from typing import Any, Literal
 
 from quire.errors import InvalidInput, ServerUnavailable, TooLarge, Unsupported
+from quire.store import clock
 from quire.store.address import parse
 from quire.store.aws_signature import Keys, signed
 
@@ -98,7 +99,7 @@ class Sessions:
         key = (session_name, tuple(folders), access)
         with self._lock:
             found = self._kept.get(key)
-        if found is not None and (found.expires - datetime.now(UTC)).total_seconds() > self._seconds / 2:
+        if found is not None and (found.expires - clock.now()).total_seconds() > self._seconds / 2:
             return found
         found = self._asked(session_name, policy(folders, access, self._partition))
         with self._lock:

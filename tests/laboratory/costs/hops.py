@@ -50,7 +50,8 @@ class Hops:
 
     @property
     def agree(self) -> bool:
-        return abs(self.slope - self.chain) <= TOLERANCE and abs(self.slope - self.meter) <= TOLERANCE
+        metered = abs(self.slope - self.meter) <= TOLERANCE or not self.verb.metered
+        return abs(self.slope - self.chain) <= TOLERANCE and metered
 
     def __str__(self) -> str:
         told = f"{self.verb.name}: slope {self.slope:.2f}, wire {self.chain}, meter {self.meter}"

@@ -67,6 +67,8 @@ class Verb:
     """Why it costs more with every commit on a lake that nobody maintains."""
     per_table: str = ""
     """Why it costs more with every table."""
+    metered: bool = True
+    """Whether calls of Quire do it: what another library's client sends is on no bill of ours."""
 
     def suits(self, condition: Condition) -> bool:
         """Whether it is measured on such a lake."""

@@ -403,19 +403,33 @@ DELTA = (
     ),
 )
 CLIENTS = (
-    Verb("append by a Lance client", lambda dataset: dataset.insert(rows(NEW + 1)), _client, wide=False),
-    Verb("append by a Lance client, first", lambda dataset: dataset.insert(rows(NEW + 1)), _new_client, wide=False),
+    Verb(
+        "append by a Lance client",
+        lambda dataset: dataset.insert(rows(NEW + 1)),
+        _client,
+        wide=False,
+        metered=False,
+    ),
+    Verb(
+        "append by a Lance client, first",
+        lambda dataset: dataset.insert(rows(NEW + 1)),
+        _new_client,
+        wide=False,
+        metered=False,
+    ),
     Verb(
         "append by a Lance client over HTTP",
         lambda dataset: dataset.insert(rows(NEW + 1)),
         _client_of_a_server,
         wide=False,
+        metered=False,
     ),
     Verb(
         "append by a Lance client over HTTP, first",
         lambda dataset: dataset.insert(rows(NEW + 1)),
         _new_client_of_a_server,
         wide=False,
+        metered=False,
     ),
 )
 TABLES = (

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from typing import Any
+from uuid import uuid4
 
 import quire
 from quire.lake.commit.fairness import call, holder_of, seat_key
@@ -16,7 +17,7 @@ def move(lake: quire.Lake, city: str) -> None:
 
 
 def two_branches(name: str) -> quire.Lake:
-    lake = quire.create(f"memory://{name}")
+    lake = quire.create(f"memory://{name}-{uuid4()}")
     lake.create_table("people", [{"id": 1, "city": "Paris"}], key="id")
     with lake.create_branch("trial") as trial:
         move(trial, "Rome")

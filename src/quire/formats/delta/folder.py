@@ -24,6 +24,7 @@ from quire.formats.delta.log.names import Name, follows_path, state_path
 from quire.formats.delta.log.state import EMPTY, DataFile, State, check_readable, everything, replay
 from quire.formats.row_bitmap import NONE, Marks
 from quire.formats.table_files import LARGEST, TableFiles
+from quire.ledger.records import reader
 from quire.store import Store, run_parallel
 
 if TYPE_CHECKING:
@@ -122,7 +123,8 @@ class Folder:
         if name.kind == "u":
             path = follows_path(name)
             try:
-                return msgspec.json.decode(self.read(path), type=Follows)
+                follows: Follows = reader(Follows).decode(self.read(path))
+                return follows
             except msgspec.MsgspecError as error:
                 raise FormatError(f"{path} is damaged ({error}).", next="Restore it from a copy.") from None
         if commit.made is None and name == Name(0):

@@ -19,6 +19,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from quire.errors import EmbedderError, InvalidInput
+from quire.ledger.records import readable
 from quire.prompt import Escaped
 from quire.store import clock
 
@@ -40,6 +41,9 @@ class _Item(msgspec.Struct):
 
 class _Answer(msgspec.Struct):
     data: list[_Item]
+
+
+readable(_Answer)
 
 
 class _NoRedirect(urllib.request.HTTPRedirectHandler):

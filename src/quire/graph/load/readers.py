@@ -17,6 +17,7 @@ from quire.graph.load.gather import Gathering, Ids
 from quire.graph.load.rejects import Rejects
 from quire.graph.load.sources import Numbered, Part
 from quire.graph.load.typed import PendingRows, Typist
+from quire.ledger.records import readable
 from quire.progress import Progress
 from quire.rowfiles.files import RowFile, doubts
 from quire.rowfiles.jsonl import NoObject
@@ -41,6 +42,9 @@ class Envelope(msgspec.Struct, forbid_unknown_fields=True):
     source: Any = msgspec.field(default=None, name="from")
     target: Any = msgspec.field(default=None, name="to")
     data: dict[str, Any] = msgspec.field(default_factory=dict)
+
+
+readable(Envelope)
 
 
 UNTYPED = (

@@ -17,6 +17,7 @@ import msgspec
 from quire.errors import AlreadyExists, InvalidInput, QuireError, Unsupported, shown
 from quire.formats import Exporting, Parted, TableExport, WholeRows
 from quire.lake.engines import Engine, answers, chosen, settled
+from quire.ledger.records import reader
 from quire.progress import Progress
 from quire.prompt import OneLine, counted
 from quire.rowfiles.write import KINDS, FileKind, files
@@ -145,7 +146,7 @@ def export(
         told = answers(session, [part for _, part in items])
     written: dict[str, list[_Written]] = {name: [] for name in names}
     for done, ((name, _), answer) in enumerate(zip(items, told, strict=True), start=1):
-        written[name] += msgspec.json.decode(settled(answer), type=list[_Written])
+        written[name] += reader(list[_Written]).decode(settled(answer))
         if progress is not None:
             progress(f"export {name}", done, len(items))
     for name, shape in shapes.items():

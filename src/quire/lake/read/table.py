@@ -18,6 +18,7 @@ from quire.lake import display
 from quire.lake.commit.preconditions import TableVersion
 from quire.lake.guard.verbs import TABLE, guarded
 from quire.ledger import Pin, TableState
+from quire.ledger.records import learn
 from quire.prompt import PublicNames
 
 if TYPE_CHECKING:
@@ -135,6 +136,7 @@ class Rows(PublicNames):
         """
         rows = self.to_pylist()
         try:
+            learn(kind)
             return msgspec.convert(rows, list[kind])  # type: ignore[valid-type]
         except msgspec.ValidationError as error:
             raise InvalidInput(

@@ -18,6 +18,7 @@ from quire.formats import Readable
 from quire.lake.context import Core
 from quire.lake.engines import Whereabouts, answers, settled
 from quire.ledger import Pin, TableState
+from quire.ledger.records import reader
 from quire.store import Store, run_parallel
 
 T = TypeVar("T")
@@ -198,4 +199,4 @@ def each(
         return
     where = Whereabouts.of(core)
     for answer in answers(session, [Call(where, function, values) for values in given]):
-        yield msgspec.json.decode(settled(answer), type=kind)
+        yield reader(kind).decode(settled(answer))

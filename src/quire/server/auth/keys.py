@@ -22,6 +22,7 @@ from pathlib import Path
 import msgspec
 
 from quire.errors import InvalidInput, NotFound, Unauthenticated
+from quire.ledger.records import reader
 from quire.server.auth.actors import ROLES, Actor
 
 PREFIX = "qk_"
@@ -67,7 +68,8 @@ class KeyFile:
         except OSError as error:
             raise _unusable(self.path, error.strerror or "it cannot be read") from None
         try:
-            return msgspec.json.decode(body, type=list[Key])
+            found: list[Key] = reader(list[Key]).decode(body)
+        return found
         except msgspec.MsgspecError as error:
             raise _unusable(self.path, f"it does not hold keys: {error}") from None
 

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 import msgspec
 
 from quire.formats.delta.log.state import DataFile
+from quire.ledger.records import reader
 
 
 class Told(msgspec.Struct, frozen=True):
@@ -29,7 +30,7 @@ def told_of(file: DataFile) -> Told:
 
 
 def decoded(fragments: Sequence[str]) -> list[DataFile]:
-    return [file_of(msgspec.json.decode(text, type=Told)) for text in fragments]
+    return [file_of(reader(Told).decode(text)) for text in fragments]
 
 
 def file_of(told: Told) -> DataFile:

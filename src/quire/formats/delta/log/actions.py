@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 
 from quire.errors import FormatError
+from quire.ledger.records import readable
 
 Action = dict[str, Any]
 """An action by its kind, such as `{"add": {…}}`."""
@@ -35,6 +36,9 @@ class Made(msgspec.Struct, frozen=True, omit_defaults=True):
     counter: int
     """Of the pin; 0 for a version that was there before the lake's first commit of it."""
     follows: Follows = Follows()
+
+
+readable(Made)
 
 
 class Commit(msgspec.Struct, frozen=True):

@@ -16,6 +16,7 @@ from quire.formats.delta.files.deletion_vectors import Vector
 from quire.formats.delta.files.schema import shown_schema, stored_schema
 from quire.formats.delta.log.actions import Action, Commit, only
 from quire.formats.row_bitmap import NONE, Marks
+from quire.ledger.records import readable
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -64,6 +65,9 @@ class Metadata(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     def action(self) -> Action:
         told = {"format": {"provider": "parquet", "options": {}}, "partitionColumns": [], "configuration": {}}
         return {"metaData": {**told, **msgspec.to_builtins(self)}}
+
+
+readable(Protocol, Metadata, Vector)
 
 
 @dataclass(frozen=True)

@@ -29,6 +29,7 @@ from quire.formats.delta.staging.commit import Base, version_on
 from quire.formats.delta.staging.draft import Draft
 from quire.formats.delta.staging.work import DeltaWork
 from quire.ledger import Pin
+from quire.ledger.records import reader
 from quire.store import Outcome
 
 PROMISE = f"{STATES}/promise.json"
@@ -141,7 +142,7 @@ def read_promise(folder: Folder, pin: Pin) -> Promise | None:
     if body is None:
         return None
     try:
-        held = msgspec.json.decode(body, type=Promise)
+        held: Promise = reader(Promise).decode(body)
         version = Name.parse(held.name).version
     except msgspec.MsgspecError as error:
         raise FormatError(
