@@ -69,7 +69,7 @@ class KeyFile:
             raise _unusable(self.path, error.strerror or "it cannot be read") from None
         try:
             found: list[Key] = reader(list[Key]).decode(body)
-        return found
+            return found
         except msgspec.MsgspecError as error:
             raise _unusable(self.path, f"it does not hold keys: {error}") from None
 
